@@ -1,0 +1,474 @@
+"""Every fact the log can hold: payloads by topic, and the envelope that names when, where and by whom.
+
+A payload says only what happened; stream, time, actor and cause are the envelope's. Payloads are
+array-like: a field's place is its meaning on disk, so fields are only added, at the end, with a
+default, and never in a base class (a field added to a base decodes silently wrong).
+tests/domain/test_events.py freezes each topic's fields; tests/fixtures/log holds their bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+Visibility: TypeAlias = Literal["live", "compacted", "rewound"]
+ParentKind: TypeAlias = Literal["continuation", "branch", "delegate", "tool", "reset", "child"]
+Cause: TypeAlias = Literal[
+    "first_message",
+    "reset",
+    "idle",
+    "daily",
+    "compression",
+    "resume",
+    "handoff",
+    "recovery",
+    "repair",
+    "import",
+]
+if TYPE_CHECKING:
+    Scalar: TypeAlias = None | bool | int | float | str | bytes
+else:
+    Scalar = Any  # msgspec cannot tell str from bytes in a union; MessagePack itself does
+AtKind: TypeAlias = Literal["exact", "no_later_than"]
+
+
+class Payload(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all payloads; it has no fields, and must never get one."""
+
+    topic: ClassVar[str] = ""
+
+
+# --- session streams -------------------------------------------------------------------------------
+
+
+class SessionCreated(Payload, frozen=True, array_like=True, gc=False):
+    """A session began, with its whole identity. Always version 1 of its stream.
+
+    `columns` are further columns of an imported row by their source names; `odd` holds the exact
+    value of any column whose type or encoding the fields here cannot bear (see `Odd`).
+    """
+
+    topic: ClassVar[str] = "session_created.1"
+    source: str
+    session_key: str | None = None
+    chat_id: str | None = None
+    chat_type: str | None = None
+    thread_id: str | None = None
+    user_id: str | None = None
+    display_name: str | None = None
+    origin_json: str | None = None
+    parent_session_id: str | None = None
+    parent_kind: ParentKind | None = None
+    model: str | None = None
+    model_config: str | None = None
+    cwd: str | None = None
+    git_branch: str | None = None
+    git_repo_root: str | None = None
+    profile_name: str | None = None
+    started_at: float | None = None
+    """Seconds since the epoch as a source had them, where `at_us` does not give them back."""
+    columns: dict[str, Scalar] = {}
+    odd: dict[str, Odd] = {}
+
+
+class MessageAppended(Payload, frozen=True, array_like=True, gc=False):
+    """One message. Its id everywhere is its position in the log.
+
+    `content` is text as the store keeps it; structured content is NUL + "json:" + JSON
+    (REFERENCE.md 1.4). `visibility` is what it was when first seen: an import may meet a row that
+    had been compacted or rewound before. `seen` is the digest of the source's row.
+    """
+
+    topic: ClassVar[str] = "message_appended.1"
+    role: str
+    content: str | None = None
+    tool_name: str | None = None
+    tool_calls: str | None = None
+    tool_call_id: str | None = None
+    platform_message_id: str | None = None
+    finish_reason: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    reasoning_details: str | None = None
+    codex_reasoning_items: str | None = None
+    codex_message_items: str | None = None
+    effect_disposition: str | None = None
+    api_content: str | None = None
+    token_count: int | None = None
+    observed: int = 0
+    visibility: Visibility = "live"
+    copy_of: int | None = None
+    scrubbed: bool = False
+    """Lone surrogates were replaced at the write boundary."""
+    source_id: int | None = None
+    seen: bytes | None = None
+    timestamp: float | None = None
+    """Seconds since the epoch as a source had them, where `at_us` does not give them back."""
+    columns: dict[str, Scalar] = {}
+    odd: dict[str, Odd] = {}
+
+
+class MessageEdited(Payload, frozen=True, array_like=True, gc=False):
+    """Columns of one message got other values: `changes` by column name."""
+
+    topic: ClassVar[str] = "message_edited.1"
+    message: int
+    changes: dict[str, Scalar]
+    seen: bytes | None = None
+    odd: dict[str, Odd] = {}
+
+
+class MessagesRewound(Payload, frozen=True, array_like=True, gc=False):
+    """Messages, by position, were undone: hidden from the conversation."""
+
+    topic: ClassVar[str] = "messages_rewound.1"
+    messages: list[int]
+
+
+class MessagesRestored(Payload, frozen=True, array_like=True, gc=False):
+    """Messages, by position, are live again."""
+
+    topic: ClassVar[str] = "messages_restored.1"
+    messages: list[int]
+
+
+class MessagesCompacted(Payload, frozen=True, array_like=True, gc=False):
+    """Messages, by position, left the context for a summary; still found by search."""
+
+    topic: ClassVar[str] = "messages_compacted.1"
+    messages: list[int]
+
+
+class UsageRecorded(Payload, frozen=True, array_like=True, gc=False):
+    """Tokens and cost: the session's totals (`model` None) or one model's share of them.
+
+    `mode` says whether the numbers replace what was there or are added to it.
+    """
+
+    topic: ClassVar[str] = "usage_recorded.1"
+    mode: Literal["absolute", "delta"]
+    model: str | None = None
+    billing_provider: str = ""
+    billing_base_url: str = ""
+    billing_mode: str = ""
+    task: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    api_call_count: int = 0
+    estimated_cost_usd: float | None = None
+    actual_cost_usd: float | None = None
+    columns: dict[str, Scalar] = {}
+
+
+class SessionTitled(Payload, frozen=True, array_like=True, gc=False):
+    """The session bears this title now, or none."""
+
+    topic: ClassVar[str] = "session_titled.1"
+    title: str | None
+    claimed: bool = True
+    """False: another session holds the title; this one only remembers what its source said."""
+
+
+class SessionCompressed(Payload, frozen=True, array_like=True, gc=False):
+    """The session goes on as another: the continuation that compression made."""
+
+    topic: ClassVar[str] = "session_compressed.1"
+    continuation: str
+    ended_at: float | None = None
+
+
+class SessionEnded(Payload, frozen=True, array_like=True, gc=False):
+    """The session ended; a hard end is final, a soft one may be reopened by the next message."""
+
+    topic: ClassVar[str] = "session_ended.1"
+    reason: str | None
+    hard: bool
+    ended_at: float | None = None
+
+
+class SessionReopened(Payload, frozen=True, array_like=True, gc=False):
+    """The end was taken back."""
+
+    topic: ClassVar[str] = "session_reopened.1"
+
+
+class SessionArchived(Payload, frozen=True, array_like=True, gc=False):
+    """Hidden from lists, still found by search."""
+
+    topic: ClassVar[str] = "session_archived.1"
+
+
+class SessionUnarchived(Payload, frozen=True, array_like=True, gc=False):
+    """In lists again."""
+
+    topic: ClassVar[str] = "session_unarchived.1"
+
+
+class SessionPinned(Payload, frozen=True, array_like=True, gc=False):
+    """Kept from every bulk removal."""
+
+    topic: ClassVar[str] = "session_pinned.1"
+
+
+class SessionUnpinned(Payload, frozen=True, array_like=True, gc=False):
+    """No longer pinned."""
+
+    topic: ClassVar[str] = "session_unpinned.1"
+
+
+class WorkspaceChanged(Payload, frozen=True, array_like=True, gc=False):
+    """Where the session works: all three as they are now."""
+
+    topic: ClassVar[str] = "workspace_changed.1"
+    cwd: str | None
+    git_branch: str | None
+    git_repo_root: str | None
+
+
+class ModelChanged(Payload, frozen=True, array_like=True, gc=False):
+    """Which model answers, and its configuration: both as they are now."""
+
+    topic: ClassVar[str] = "model_changed.1"
+    model: str | None
+    model_config: str | None
+
+
+class PromptChanged(Payload, frozen=True, array_like=True, gc=False):
+    """The system prompt, by content hash; its text only where this log had not held it yet."""
+
+    topic: ClassVar[str] = "prompt_changed.1"
+    prompt_hash: str | None
+    text: str | None = None
+
+
+class IdentityLost(Payload, frozen=True, array_like=True, gc=False):
+    """Routing identity that the session had is gone: `was` by column name, for those that changed."""
+
+    topic: ClassVar[str] = "identity_lost.1"
+    was: dict[str, Scalar]
+    now: dict[str, Scalar]
+
+
+class IdentityRestored(Payload, frozen=True, array_like=True, gc=False):
+    """Routing identity was set or changed: `now` by column name, for those that changed."""
+
+    topic: ClassVar[str] = "identity_restored.1"
+    was: dict[str, Scalar]
+    now: dict[str, Scalar]
+
+
+class SourceRowChanged(Payload, frozen=True, array_like=True, gc=False):
+    """A source's row got values that no event of its own says: `changes` by column name.
+
+    `conflicts` names the columns that were changed here as well: ours stays, and the source's
+    value is only remembered. A row that had gone and is back has no changes.
+    """
+
+    topic: ClassVar[str] = "source_row_changed.1"
+    kind: Literal["session", "message", "route"]
+    row: str
+    changes: dict[str, Scalar]
+    conflicts: list[str] = []
+    odd: dict[str, Odd] = {}
+    seen: bytes | None = None
+
+
+class SourceRowGone(Payload, frozen=True, array_like=True, gc=False):
+    """A row that an import had brought is no longer in its source; nothing is erased here."""
+
+    topic: ClassVar[str] = "source_row_gone.1"
+    kind: Literal["session", "message", "route"]
+    row: str
+    messages: list[int] = []
+    """Positions of the messages that are gone, for kind "message"."""
+
+
+# --- route streams ---------------------------------------------------------------------------------
+
+
+class RouteCandidate(msgspec.Struct, frozen=True, array_like=True):
+    """A session that was weighed, and why it was or was not chosen."""
+
+    session_id: str
+    verdict: str
+    last_active_us: int | None = None
+
+
+class SessionRerouted(Payload, frozen=True, array_like=True, gc=False):
+    """A key leads to a session from here on; `cause` says why, `candidates` what was weighed."""
+
+    topic: ClassVar[str] = "session_rerouted.1"
+    key: str
+    session_id: str
+    previous: str | None
+    cause: Cause
+    candidates: list[RouteCandidate] = []
+    evidence: list[str] = []
+    entry: str | None = None
+    """The source's own routing entry (JSON text), for cause "import"."""
+    entry_created_us: int | None = None
+    entry_updated_us: int | None = None
+
+
+class RouteClosed(Payload, frozen=True, array_like=True, gc=False):
+    """A key leads nowhere from here on."""
+
+    topic: ClassVar[str] = "route_closed.1"
+    key: str
+    previous: str | None
+    cause: Cause
+
+
+# --- title streams ---------------------------------------------------------------------------------
+
+
+class TitleClaimed(Payload, frozen=True, array_like=True, gc=False):
+    """The title belongs to this session."""
+
+    topic: ClassVar[str] = "title_claimed.1"
+    title: str
+    session_id: str
+
+
+class TitleReleased(Payload, frozen=True, array_like=True, gc=False):
+    """The title is free again."""
+
+    topic: ClassVar[str] = "title_released.1"
+    title: str
+    session_id: str
+
+
+# --- source streams, and any stream ----------------------------------------------------------------
+
+
+class ImportRan(Payload, frozen=True, array_like=True, gc=False):
+    """One run over a store: counts by word, and what could not be taken, each with its reason."""
+
+    topic: ClassVar[str] = "import_ran.1"
+    path: str
+    schema_version: int | None
+    taken: dict[str, int]
+    unchanged: dict[str, int]
+    conflicts: list[str] = []
+    lost: list[str] = []
+    skipped: list[str] = []
+    notes: list[str] = []
+
+
+class PayloadsErased(Payload, frozen=True, array_like=True, gc=False):
+    """The payloads at these positions were emptied. An empty one that no such event names is tampering."""
+
+    topic: ClassVar[str] = "payloads_erased.1"
+    positions: list[int]
+    reason: str
+    source_refs: list[bytes | None] = []
+    """The emptied events' source references, so an import knows not to bring them again."""
+
+
+class Odd(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The exact value of a column that a field cannot bear.
+
+    `kind` "text" is text that is not valid UTF-8 (`value` its bytes); "value" is a value of another
+    SQLite type than the column's.
+    """
+
+    kind: Literal["text", "value"]
+    value: Scalar
+
+
+PAYLOADS: tuple[type[Payload], ...] = (
+    SessionCreated,
+    MessageAppended,
+    MessageEdited,
+    MessagesRewound,
+    MessagesRestored,
+    MessagesCompacted,
+    UsageRecorded,
+    SessionTitled,
+    SessionCompressed,
+    SessionEnded,
+    SessionReopened,
+    SessionArchived,
+    SessionUnarchived,
+    SessionPinned,
+    SessionUnpinned,
+    WorkspaceChanged,
+    ModelChanged,
+    PromptChanged,
+    IdentityLost,
+    IdentityRestored,
+    SourceRowChanged,
+    SourceRowGone,
+    SessionRerouted,
+    RouteClosed,
+    TitleClaimed,
+    TitleReleased,
+    ImportRan,
+    PayloadsErased,
+)
+BY_TOPIC: dict[str, type[Payload]] = {each.topic: each for each in PAYLOADS}
+
+
+class UnknownEvent(msgspec.Struct, frozen=True):
+    """An event whose topic this program does not know: a newer one wrote it. Folds pass over it."""
+
+    topic: str
+
+
+class ErasedEvent(msgspec.Struct, frozen=True):
+    """An event whose payload was emptied; that it was, and of which topic, is all that remains."""
+
+    topic: str
+
+
+# --- envelopes -------------------------------------------------------------------------------------
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A decision's outcome on its way into the log.
+
+    `originator_id` is the stream and `originator_version` the version in it, under the names that
+    the `eventsourcing` library gives them. Times are microseconds since the Unix epoch, UTC.
+    `source_ref` and `idempotency_key` are keyed hashes, so they may outlive an erasure.
+    """
+
+    originator_id: str
+    originator_version: int
+    payload: Payload
+    at_us: int
+    at_kind: AtKind = "exact"
+    source_ref: bytes | None = None
+    idempotency_key: bytes | None = None
+    caused_by: int | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event as the log holds it."""
+
+    position: int
+    stream: str
+    version: int
+    topic: str
+    at_us: int
+    at_kind: AtKind
+    recorded_at_us: int
+    actor: str
+    caused_by: int | None
+    save: int
+    source_ref: bytes | None
+    payload: Any
+    """A Payload, an UnknownEvent or an ErasedEvent. (Any: a union here would be validated by nobody.)"""
+
+    @property
+    def session_id(self) -> str:
+        """The session whose stream this is; meaningless on other streams."""
+        return self.stream[8:]
+
+
+def session_stream(session_id: str) -> str:
+    """The stream of a session."""
+    return f"session:{session_id}"

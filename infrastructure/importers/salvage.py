@@ -1,0 +1,325 @@
+"""Reads a table row by row around its damage, and says which rows it could not read."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import apsw
+import msgspec
+
+#: What SQLite raises for a page, a record or a length that makes no sense.
+DAMAGE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError, apsw.TooBigError, apsw.NoMemError)
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+BATCH = 256
+#: Ids that are tried one by one past the last readable row where nothing names the highest one,
+#: and (a hundredfold) inside a damaged range before the steps grow.
+GALLOP = 10_000
+
+
+class RawText(msgspec.Struct, frozen=True):
+    """A TEXT value that is no valid UTF-8, as its bytes."""
+
+    raw: bytes
+
+
+Value: TypeAlias = "None | int | float | str | bytes | RawText"
+Row: TypeAlias = dict[str, Value]
+Found: TypeAlias = tuple[int, tuple[Value, ...]]
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Rows that could not be read.
+
+    Attributes:
+        first, last: rowids; None when not even these are known.
+        session_id: whose they were, where an index still tells it.
+        rows: how many; None when only the range is known.
+    """
+
+    table: str
+    first: int | None
+    last: int | None
+    session_id: str | None
+    detail: str
+    rows: int | None = None
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+class TableScan:
+    """One pass over a rowid table, in rowid order, that goes on behind every damaged page.
+
+    Attributes:
+        unreadable: ranges of rowids that raised; gaps between rows may be among them.
+        misplaced: rows that a damaged page showed under a rowid which is not theirs.
+    """
+
+    def __init__(
+        self, db: apsw.Connection, table: str, columns: Sequence[str], known_highest: int | None
+    ) -> None:
+        self._db = db
+        self._table = table
+        self._columns = columns
+        self._known_highest = known_highest
+        self._highest: int | None = None
+        plain = ", ".join(quoted(c) for c in columns)
+        told = ", ".join(f"typeof({quoted(c)}), CAST({quoted(c)} AS BLOB)" for c in columns)
+        # NOT INDEXED: the table itself, whatever state its indexes are in.
+        source = f"FROM {quoted(table)} NOT INDEXED WHERE rowid"
+        self._from = f"SELECT rowid, {plain} {source} >= ? ORDER BY rowid LIMIT ?"
+        self._from_raw = f"SELECT rowid, {told} {source} >= ? ORDER BY rowid LIMIT ?"
+        self._one = f"SELECT rowid, {plain} {source} = ? LIMIT ?"
+        self._one_raw = f"SELECT rowid, {told} {source} = ? LIMIT ?"
+        self._between = f"SELECT rowid, {plain} {source} BETWEEN ? AND ? ORDER BY rowid"
+        self.unreadable: list[tuple[int, int]] = []
+        self.misplaced = 0
+
+    def rows(self) -> Iterator[Found]:
+        start: int | None = LOWEST
+        while start is not None:
+            found, broken = self._read(self._from, self._from_raw, start, BATCH)
+            sound = self._sound(found, start)
+            broken = broken or len(sound) < len(found)
+            yield from sound
+            if sound:
+                if sound[-1][0] == HIGHEST:
+                    return
+                start = sound[-1][0] + 1
+            if broken:
+                start = self._behind_damage(start)
+            elif len(found) < BATCH:
+                return
+
+    def one(self, rowid: int) -> Found | None:
+        """The row of this rowid, or None if there is none.
+
+        Raises:
+            apsw.CorruptError: it cannot be read.
+        """
+        found, broken = self._read(self._one, self._one_raw, rowid, 1)
+        if broken:
+            raise apsw.CorruptError(f"row {rowid} of {self._table} cannot be read")
+        return found[0] if found else None
+
+    def between(self, first: int, last: int) -> list[Found] | None:
+        """The rows of a range in one query, or None if some row in it needs to be read alone."""
+        try:
+            return [(row[0], row[1:]) for row in self._db.execute(self._between, (first, last))]
+        except (*DAMAGE, UnicodeDecodeError):
+            return None
+
+    def _read(self, sql: str, raw: str, key: int, limit: int) -> tuple[list[Found], bool]:
+        found: list[Found] = []
+        try:
+            for row in self._db.execute(sql, (key, limit)):
+                found.append((row[0], row[1:]))
+        except UnicodeDecodeError:
+            return self._read_raw(raw, key, limit)
+        except DAMAGE:
+            return found, True
+        return found, False
+
+    def _read_raw(self, raw: str, key: int, limit: int) -> tuple[list[Found], bool]:
+        found: list[Found] = []
+        try:
+            for row in self._db.execute(raw, (key, limit)):
+                exact = self._exact(row[0]) if "real" in row[1::2] else None
+                found.append((row[0], _told(row[1:], exact)))
+        except DAMAGE:
+            return found, True
+        return found, False
+
+    def _exact(self, rowid: int) -> tuple[Any, ...]:
+        """The row's numbers: a REAL does not survive being cast to text and back."""
+        numbers = ", ".join(
+            f"CASE typeof({c}) WHEN 'real' THEN {c} END" for c in map(quoted, self._columns)
+        )
+        sql = f"SELECT {numbers} FROM {quoted(self._table)} NOT INDEXED WHERE rowid = ?"
+        found: tuple[Any, ...] = self._db.execute(sql, (rowid,)).get
+        return found if isinstance(found, tuple) else (found,)
+
+    def _sound(self, found: list[Found], start: int) -> list[Found]:
+        """Those rows that stand where their rowid says; a damaged page may show others."""
+        previous = start - 1
+        for rowid, _ in found:
+            if rowid <= previous:
+                break
+            previous = rowid
+        else:
+            if not found or previous <= self.highest():
+                return found
+        sound = {row[0]: row for row in found if row[0] >= start and self._stands(row)}
+        self.misplaced += len(found) - len(sound)
+        return [sound[rowid] for rowid in sorted(sound)]
+
+    def _stands(self, row: Found) -> bool:
+        again, broken = self._read(self._one, self._one_raw, row[0], 1)
+        return not broken and again == [row]
+
+    def _behind_damage(self, start: int) -> int | None:
+        """The rowid of the first readable row from `start` on, trying every id; None at the end."""
+        first = max(start, 1) if start == LOWEST else start
+        tried, tries, step = first, 0, 1
+        while tried <= self.highest(at_least=first + GALLOP):
+            found, broken = self._read(self._from, self._from_raw, tried, 1)
+            if not broken and not found:
+                self._note(first, tried - 1)
+                return None
+            if not broken and found[0][0] >= tried:
+                self._note(first, tried - 1)
+                return found[0][0]
+            tries += 1
+            step = step * 2 if tries > 100 * GALLOP else 1
+            tried += step
+        self._note(first, self.highest(at_least=first + GALLOP))
+        return None
+
+    def _note(self, first: int, last: int) -> None:
+        if last < first:
+            return
+        if self.unreadable and self.unreadable[-1][1] + 1 >= first:
+            first = self.unreadable.pop()[0]
+        self.unreadable.append((first, last))
+
+    def highest(self, *, at_least: int = LOWEST) -> int:
+        """The highest rowid that the table's right edge or its indexes name, else `at_least`."""
+        if self._highest is None:
+            edge = f"SELECT rowid FROM {quoted(self._table)} NOT INDEXED ORDER BY rowid DESC LIMIT 1"
+            try:
+                seen: int | None = self._db.execute(edge).get
+                if seen is None:
+                    seen = LOWEST
+            except DAMAGE:
+                seen = None
+            known = [n for n in (seen, self._known_highest) if n is not None]
+            self._highest = max(known) if known else HIGHEST
+        return at_least if self._highest == HIGHEST else self._highest
+
+
+def _told(pairs: Sequence[Any], exact: tuple[Any, ...] | None) -> tuple[Value, ...]:
+    values: list[Value] = []
+    for place, (kind, blob) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
+        if kind == "text":
+            try:
+                values.append(blob.decode())
+            except UnicodeDecodeError:
+                values.append(RawText(blob))
+        elif kind == "integer":
+            values.append(int(blob))
+        elif kind == "real":
+            values.append(exact[place] if exact is not None else float(blob))
+        else:
+            values.append(blob)
+    return tuple(values)
+
+
+class Guide(msgspec.Struct):
+    """What the indexes of a table still know of its rows.
+
+    Attributes:
+        owners: rowid -> the value of the guiding column.
+        whole: every entry of at least one index was read.
+    """
+
+    owners: dict[int, str]
+    whole: bool
+    broken: list[str]
+
+
+def guiding_indexes(db: apsw.Connection, table: str, column: str) -> list[str]:
+    """The complete indexes of `table` that begin with `column`."""
+    names: list[str] = []
+    try:
+        for _, name, _, _, partial in db.execute(f"PRAGMA index_list({quoted(table)})").fetchall():
+            columns = db.execute(f"PRAGMA index_info({quoted(name)})").fetchall()
+            if not partial and columns and columns[0][2] == column:
+                names.append(name)
+    except (*DAMAGE, apsw.SQLError):
+        return names
+    return sorted(names)
+
+
+def read_guide(db: apsw.Connection, table: str, column: str) -> Guide:
+    """Read every index that begins with `column`, from both ends where its middle is damaged."""
+    guide = Guide({}, False, [])
+    for index in guiding_indexes(db, table, column):
+        try:
+            for order in ("", " DESC"):
+                sql = (
+                    f"SELECT rowid, CAST({quoted(column)} AS BLOB) FROM {quoted(table)}"
+                    f" INDEXED BY {quoted(index)} ORDER BY {quoted(column)}{order}"
+                )
+                try:
+                    for rowid, owner in db.execute(sql):
+                        guide.owners[rowid] = (owner or b"").decode(errors="replace")
+                except DAMAGE:
+                    guide.broken.append(index) if index not in guide.broken else None
+                else:
+                    guide.whole = True
+                    break
+        except apsw.SQLError:
+            continue  # its expression or collation is not ours to know
+        if guide.whole:
+            break
+    return guide
+
+
+def index_count(db: apsw.Connection, table: str, column: str) -> int | None:
+    """How many rows the first guiding index counts; None without one that can be read."""
+    for index in guiding_indexes(db, table, column):
+        try:
+            count: int = db.execute(
+                f"SELECT count(*) FROM {quoted(table)} INDEXED BY {quoted(index)}"
+            ).get
+            return count
+        except (*DAMAGE, apsw.SQLError):
+            continue
+    return None
+
+
+def account(
+    scan: TableScan, table: str, seen: array[int], guide: Guide, readable: Callable[[int], bool]
+) -> tuple[list[Lost], list[str]]:
+    """Name what a finished scan did not deliver; the second list is damage that cost nothing."""
+    have = set(seen)
+    missing = sorted(rowid for rowid in guide.owners if rowid not in have)
+    lost: list[Lost] = []
+    for first, last, owner in _runs(missing, guide.owners):
+        torn = any(a <= last and first <= b for a, b in scan.unreadable)
+        detail = (
+            "on a damaged page" if torn else "named by an index, but the table does not show it"
+        )
+        lost.append(Lost(table, first, last, owner, detail, _between(missing, first, last)))
+    free: list[str] = []
+    for first, last in scan.unreadable:
+        if guide.whole:
+            if not _between(missing, first, last):
+                free.append(f"table {table}: a page around row {first} is damaged, no row is lost")
+        else:
+            detail = "on a damaged page; how many rows there were is not known"
+            lost.append(Lost(table, first, last, None, detail))
+    if scan.misplaced:
+        detail = "a damaged page shows these rows under other rows' numbers"
+        lost.append(Lost(table, None, None, None, detail, scan.misplaced))
+    return lost, free
+
+
+def _runs(missing: list[int], owners: dict[int, str]) -> Iterator[tuple[int, int, str]]:
+    """Neighbours among the missing that belong together, as (first, last, owner)."""
+    run: list[int] = []
+    for rowid in missing:
+        if run and (rowid != run[-1] + 1 or owners[rowid] != owners[run[0]]):
+            yield run[0], run[-1], owners[run[0]]
+            run = []
+        run.append(rowid)
+    if run:
+        yield run[0], run[-1], owners[run[0]]
+
+
+def _between(numbers: list[int], first: int, last: int) -> int:
+    return sum(1 for n in numbers if first <= n <= last)

@@ -1,0 +1,430 @@
+"""The log: one SQLite file that is only ever appended to, and the reads and writes it offers.
+
+`Log` knows envelopes and chains, not the library that decisions come through; recorders.py puts
+the library's interfaces over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+
+from ..domain.errors import FileReplaced, LogDamaged, NoSuchHome
+from ..domain.events import Recorded
+from . import codec
+from .clock import now_us
+from .log_schema import AT_NO_LATER, LogIdentity, ensure_log, identity, link
+from .sqlite import READ_ONLY, READ_WRITE, ThreadLocal, connect, one, translated
+
+
+class Conflict(Exception):
+    """A version, an idempotency key or an append condition stood in the way; nothing was written."""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What a decision read: refuse the save if any of it moved since `position`."""
+
+    position: int
+    streams: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An event ready to be written: everything but its place, its save and its chain value."""
+
+    stream: str
+    version: int
+    topic: str
+    payload: bytes
+    payload_hash: bytes
+    salt: bytes
+    at_us: int | None = None
+    at_kind: int = 0
+    source_ref: bytes | None = None
+    idempotency_key: bytes | None = None
+    caused_by: int | None = None
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The last event's position and chain value; position 0 and the genesis value of an empty log."""
+
+    position: int
+    chain: bytes
+
+    def __str__(self) -> str:
+        return f"#{self.position}:{self.chain.hex()}"
+
+
+_INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_ENVELOPE = """
+SELECT e.position, s.name, e.version, e.topic, e.at_us, e.at_kind, e.recorded_at_us, e.actor,
+       e.caused_by, e.save, e.source_ref, e.payload
+FROM events e JOIN streams s ON s.id = e.stream
+"""
+_KINDS = ("exact", "no_later_than", "exact")
+
+
+def default_actor(kind: str) -> str:
+    """Who writes: a kind (cli, gateway, import, repair) with process id and host."""
+    return f"{kind}:{os.getpid()}@{os.uname().nodename}"
+
+
+class Log:
+    """events.db, open.
+
+    One connection writes, under a lock of this process and SQLite's own between processes; each
+    thread reads on its own. Durable on return: `synchronous=FULL` syncs the WAL before COMMIT
+    answers (https://sqlite.org/pragma.html#pragma_synchronous).
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False, synchronous: str = "FULL", actor: str = "cli") -> None:
+        """Open `path`, making the log where there is none unless `read_only`.
+
+        Raises:
+            NoSuchHome: `read_only` and there is no log. LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
+        """
+        self.path = path
+        self.read_only = read_only
+        self.actor = default_actor(actor)
+        self._synchronous = synchronous
+        self._immutable = False
+        if read_only:
+            if not path.exists():
+                raise NoSuchHome(
+                    f"{path.parent} is no Retold home: it holds no {path.name}",
+                    hint="take in a Hermes home with: retold import hermes",
+                )
+            self._immutable = not os.access(path.parent, os.W_OK)
+        else:
+            ensure_log(path)
+        self._readers = ThreadLocal(self._open_reader)
+        self._writing = threading.RLock()
+        self._writer: apsw.Connection | None = None
+        self._stream_ids: dict[str, int] = {}
+        self._listeners: set[threading.Event] = set()
+        self._inode = self._stat()
+        with translated(str(path)):
+            self.identity: LogIdentity = identity(self._readers.get(), path)
+
+    # --- opening and closing -----------------------------------------------------------------------
+
+    def _open_reader(self) -> apsw.Connection:
+        with translated(str(self.path)):
+            if self._immutable:
+                # A WAL database in a folder that cannot be written is readable in no other way.
+                connection = connect(self.path, flags=READ_ONLY, immutable="1")
+            else:
+                connection = connect(self.path, flags=READ_ONLY)
+            connection.pragma("query_only", 1)
+            connection.pragma("mmap_size", 1 << 28)
+        return connection
+
+    def reader(self) -> apsw.Connection:
+        """This thread's read-only connection."""
+        return self._readers.get()
+
+    def _write_connection(self) -> apsw.Connection:
+        if self._writer is None:
+            connection = connect(self.path, flags=READ_WRITE)
+            connection.pragma("synchronous", self._synchronous)
+            connection.pragma("secure_delete", 1)
+            connection.pragma("foreign_keys", 0)
+            self._writer = connection
+        return self._writer
+
+    def _stat(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def close(self) -> None:
+        """Close every connection; the last one out folds the WAL into the file."""
+        with self._writing:
+            if self._writer is not None:
+                with contextlib.suppress(apsw.Error):
+                    self._writer.close()
+                self._writer = None
+        self._readers.close()
+
+    # --- writing -----------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """A write transaction: IMMEDIATE, committed on leaving, rolled back on any error.
+
+        Raises:
+            FileReplaced: another file stands where this one was opened; nothing was written.
+            Conflict: a uniqueness was violated. StoreBusy, NoRoom, LogDamaged.
+        """
+        with self._writing:
+            if self._stat() != self._inode:
+                raise FileReplaced(
+                    f"{self.path} was moved, removed or replaced while it was open; nothing was written",
+                    hint="start the command again on the file that is there now",
+                )
+            with translated(str(self.path)):
+                connection = self._write_connection()
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException as error:
+                    with contextlib.suppress(apsw.Error):
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                    if isinstance(error, apsw.ConstraintError):
+                        raise Conflict(str(error)) from error
+                    raise
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        actor: str | None = None,
+        condition: Condition | None = None,
+    ) -> list[int]:
+        """Write `drafts` as one save and return their positions; durable on return.
+
+        Raises:
+            Conflict: a version or an idempotency key is taken, or `condition` does not hold.
+            FileReplaced, StoreBusy, NoRoom, LogDamaged: nothing was written.
+        """
+        with self.transaction() as connection:
+            positions, learned = self.append_within(connection, drafts, actor=actor, condition=condition)
+        self.remember(learned)
+        self.notify()
+        return positions
+
+    def remember(self, stream_ids: dict[str, int]) -> None:
+        """Keep what `append_within` learned, once it is committed: a rolled back id may be reused."""
+        self._stream_ids.update(stream_ids)
+
+    def append_within(
+        self,
+        connection: apsw.Connection,
+        drafts: Sequence[Draft],
+        *,
+        actor: str | None = None,
+        condition: Condition | None = None,
+    ) -> tuple[list[int], dict[str, int]]:
+        """`append` inside a transaction that is open; also returns stream ids to remember after it."""
+        if condition is not None:
+            self._hold(connection, condition)
+        if not drafts:
+            return [], {}
+        last = self._head(connection)
+        save, chain = last.position + 1, last.chain
+        recorded_at_us = now_us()
+        who = actor or self.actor
+        learned: dict[str, int] = {}
+        rows: list[tuple[Any, ...]] = []
+        for position, draft in enumerate(drafts, save):
+            at_us = recorded_at_us if draft.at_us is None else draft.at_us
+            chain = link(
+                chain,
+                (
+                    position,
+                    draft.stream,
+                    draft.version,
+                    draft.topic,
+                    at_us,
+                    draft.at_kind,
+                    recorded_at_us,
+                    who,
+                    draft.caused_by,
+                    save,
+                    draft.source_ref,
+                    draft.idempotency_key,
+                    draft.payload_hash,
+                ),
+            )
+            stream = self._stream_ids.get(draft.stream) or learned.get(draft.stream)
+            if stream is None:
+                stream = learned[draft.stream] = self._intern(connection, draft.stream)
+            rows.append(
+                (
+                    position,
+                    stream,
+                    draft.version,
+                    draft.topic,
+                    at_us,
+                    draft.at_kind,
+                    recorded_at_us,
+                    who,
+                    draft.caused_by,
+                    save,
+                    draft.source_ref,
+                    draft.idempotency_key,
+                    draft.salt,
+                    draft.payload_hash,
+                    chain,
+                    draft.payload,
+                )
+            )
+        connection.executemany(_INSERT, rows)
+        return list(range(save, save + len(rows))), learned
+
+    def _intern(self, connection: apsw.Connection, name: str) -> int:
+        found = one(connection, "SELECT id FROM streams WHERE name = ?", (name,))
+        if found is None:
+            connection.execute("INSERT INTO streams (name) VALUES (?)", (name,))
+            found = connection.last_insert_rowid()
+        return int(found)
+
+    def _hold(self, connection: apsw.Connection, condition: Condition) -> None:
+        for column, wanted, of in (
+            ("stream", condition.streams, "SELECT id FROM streams WHERE name"),
+            ("topic", condition.topics, None),
+        ):
+            if not wanted:
+                continue
+            marks = ",".join("?" * len(wanted))
+            chosen = f"{of} IN ({marks})" if of else marks
+            moved = one(
+                connection,
+                f"SELECT position FROM events WHERE position > ? AND {column} IN ({chosen}) LIMIT 1",  # noqa: S608
+                (condition.position, *wanted),
+            )
+            if moved is not None:
+                raise Conflict(f"what the decision read has moved: event #{moved}")
+
+    def erase(self, positions: Sequence[int], draft: Draft, *, actor: str | None = None) -> int:
+        """Empty the payloads and salts at `positions` and write `draft` (which names them) in one save.
+
+        Returns its position. What readers still hold open stays in the WAL until they leave.
+        """
+        with self.transaction() as connection:
+            connection.executemany(
+                "UPDATE events SET payload = NULL, salt = NULL WHERE position = ?",
+                [(position,) for position in positions],
+            )
+            placed, learned = self.append_within(connection, [draft], actor=actor)
+        self.remember(learned)
+        with contextlib.suppress(apsw.Error), self._writing:
+            self._write_connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        self.notify()
+        return placed[0]
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    def _head(self, connection: apsw.Connection) -> Head:
+        row = connection.execute(
+            "SELECT position, chain FROM events ORDER BY position DESC LIMIT 1"
+        ).fetchone()
+        return Head(0, self.identity.genesis) if row is None else Head(row[0], bytes(row[1]))
+
+    def head(self) -> Head:
+        """The last event's position and chain value."""
+        with translated(str(self.path)):
+            return self._head(self.reader())
+
+    def chain_at(self, position: int) -> bytes | None:
+        """The chain value at `position`, or None where there is no such event."""
+        if position == 0:
+            return self.identity.genesis
+        with translated(str(self.path)):
+            found = one(self.reader(), "SELECT chain FROM events WHERE position = ?", (position,))
+        return None if found is None else bytes(found)
+
+    def read(
+        self,
+        after: int = 0,
+        *,
+        limit: int = 4096,
+        upto: int | None = None,
+        stream: str | None = None,
+        topics: Sequence[str] = (),
+    ) -> list[Recorded]:
+        """At most `limit` events after position `after`, oldest first, decoded.
+
+        Raises:
+            LogDamaged: an event cannot be read or decoded; names its position.
+        """
+        where, values = ["e.position > ?"], [after]
+        bound: list[Any] = list(values)
+        if upto is not None:
+            where.append("e.position <= ?")
+            bound.append(upto)
+        if stream is not None:
+            where.append("e.stream = (SELECT id FROM streams WHERE name = ?)")
+            bound.append(stream)
+        if topics:
+            where.append(f"e.topic IN ({','.join('?' * len(topics))})")
+            bound.extend(topics)
+        bound.append(limit)
+        sql = f"{_ENVELOPE} WHERE {' AND '.join(where)} ORDER BY e.position LIMIT ?"
+        with translated(str(self.path)):
+            rows = self.reader().execute(sql, bound).fetchall()
+        return [recorded(row) for row in rows]
+
+    def stream_events(self, stream: str, *, without_messages: bool = False) -> list[Recorded]:
+        """Every event of one stream by version; `without_messages` costs nothing per message."""
+        skip = " AND e.topic <> 'message_appended.1'" if without_messages else ""
+        sql = f"{_ENVELOPE} WHERE e.stream = (SELECT id FROM streams WHERE name = ?){skip} ORDER BY e.version"
+        with translated(str(self.path)):
+            rows = self.reader().execute(sql, (stream,)).fetchall()
+        return [recorded(row) for row in rows]
+
+    def stream_version(self, stream: str) -> int:
+        """The last version in `stream`, 0 for none."""
+        with translated(str(self.path)):
+            found = one(
+                self.reader(),
+                "SELECT max(version) FROM events WHERE stream = (SELECT id FROM streams WHERE name = ?)",
+                (stream,),
+            )
+        return int(found or 0)
+
+    def by_idempotency_key(self, stream: str, key: bytes) -> Recorded | None:
+        """The event of `stream` that was saved under this key."""
+        sql = (
+            f"{_ENVELOPE} WHERE e.stream = (SELECT id FROM streams WHERE name = ?) AND e.idempotency_key = ?"
+        )
+        with translated(str(self.path)):
+            row = self.reader().execute(sql, (stream, key)).fetchone()
+        return None if row is None else recorded(row)
+
+    # --- who waits for news ------------------------------------------------------------------------
+
+    def listen(self, event: threading.Event) -> None:
+        """Set `event` after each save of this process."""
+        self._listeners.add(event)
+
+    def unlisten(self, event: threading.Event) -> None:
+        """No longer."""
+        self._listeners.discard(event)
+
+    def notify(self) -> None:
+        """Wake whoever listens."""
+        for each in tuple(self._listeners):
+            each.set()
+
+
+def recorded(row: Sequence[Any]) -> Recorded:
+    """A row of the envelope query as an event."""
+    position, stream, version, topic, at_us, kind, recorded_at_us, actor, caused_by, save, ref, payload = row
+    if kind > AT_NO_LATER + 1:
+        raise LogDamaged(f"event #{position} has an unknown kind of time: {kind}", hint="upgrade retold")
+    return Recorded(
+        position,
+        stream,
+        version,
+        topic,
+        at_us,
+        _KINDS[kind],  # type: ignore[arg-type]  # one of AtKind's words
+        recorded_at_us,
+        actor,
+        caused_by,
+        save,
+        ref,
+        codec.decode(topic, payload, position=position),
+    )

@@ -1,0 +1,151 @@
+"""The log's tables, and making them once however many threads and processes come first."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import apsw
+import msgspec
+import tenacity
+
+from ..domain.errors import LogDamaged, NeedsUpgrade
+from .sqlite import CREATE, connect, one, translated
+
+APPLICATION_ID = 0x52544C44
+"""'RTLD' in the file's header (https://sqlite.org/pragma.html#pragma_application_id)."""
+FORMAT = 1
+"""user_version of a log that this program writes."""
+MESSAGE_TOPIC = "message_appended.1"
+
+TABLES = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE events (
+    position INTEGER PRIMARY KEY,
+    stream INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    topic TEXT NOT NULL,
+    at_us INTEGER NOT NULL,
+    at_kind INTEGER NOT NULL,
+    recorded_at_us INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    caused_by INTEGER,
+    save INTEGER NOT NULL,
+    source_ref BLOB,
+    idempotency_key BLOB,
+    salt BLOB,
+    payload_hash BLOB NOT NULL,
+    chain BLOB NOT NULL,
+    payload BLOB
+) STRICT;
+CREATE UNIQUE INDEX events_by_stream ON events (stream, version);
+CREATE INDEX events_without_messages ON events (stream, version) WHERE topic <> '{MESSAGE_TOPIC}';
+CREATE UNIQUE INDEX events_by_idempotency_key ON events (stream, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE TABLE snapshots (
+    originator TEXT NOT NULL, version INTEGER NOT NULL, topic TEXT NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (originator, version)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE tracking (application_name TEXT PRIMARY KEY, notification_id INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+"""
+
+AT_EXACT, AT_NO_LATER, AT_UNSAID = 0, 1, 2
+"""`at_kind`: when it happened; by when at the latest; nobody said (the library's stock mapper)."""
+
+_one_at_a_time = threading.Lock()
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class LogIdentity(msgspec.Struct, frozen=True):
+    """What never changes in a log file."""
+
+    log_id: str
+    secret: bytes
+
+    @property
+    def genesis(self) -> bytes:
+        """The chain value before the first event; differs from log to log."""
+        return hashlib.blake2b(b"retold log\0" + self.log_id.encode(), digest_size=32).digest()
+
+    def keyed_hash(self, *parts: str | bytes | int) -> bytes:
+        """16 bytes that name `parts` without holding them; differs from log to log."""
+        return hashlib.blake2b(_pack(parts), digest_size=16, key=self.secret).digest()
+
+
+def link(previous: bytes, columns: tuple[object, ...]) -> bytes:
+    """The next chain value: BLAKE2b over the previous one and every column but payload and salt.
+
+    MessagePack writes each column with its length or width before it, so no two rows read alike.
+    """
+    return hashlib.blake2b(previous + _pack(columns), digest_size=32).digest()
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type((apsw.BusyError, apsw.LockedError)),
+    wait=tenacity.wait_random(0.005, 0.05),
+    stop=tenacity.stop_after_delay(30),
+    reraise=True,
+)
+def _create(path: Path) -> None:
+    connection = connect(path, flags=CREATE)
+    try:
+        if one(connection, "PRAGMA application_id") == APPLICATION_ID:
+            return
+        # Switching to WAL ignores the busy timeout, hence the retry around this function.
+        connection.pragma("journal_mode", "wal")
+        with connection:
+            connection.execute("BEGIN IMMEDIATE") if not connection.in_transaction else None
+            if one(connection, "PRAGMA application_id") == APPLICATION_ID:
+                return
+            if one(connection, "SELECT count(*) FROM sqlite_schema"):
+                raise LogDamaged(
+                    f"{path} is another program's database, not a Retold log",
+                    hint="give another folder with --home",
+                )
+            connection.execute(TABLES)
+            connection.executemany(
+                "INSERT INTO meta VALUES (?, ?)",
+                [("log_id", os.urandom(16).hex().encode()), ("secret", os.urandom(32))],
+            )
+            connection.pragma("application_id", APPLICATION_ID)
+            connection.pragma("user_version", FORMAT)
+    finally:
+        connection.close()
+
+
+def ensure_log(path: Path) -> None:
+    """Make the log at `path` if there is none; any number of threads and processes may try at once.
+
+    Raises:
+        LogDamaged: the file is no SQLite database, or another program's.
+        StoreBusy, NoRoom: it could not be made now.
+    """
+    with translated(str(path)), _one_at_a_time:
+        fresh = not path.exists()
+        if fresh:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        _create(path)
+
+
+def identity(connection: apsw.Connection, path: Path) -> LogIdentity:
+    """Read and check what kind of log `path` is.
+
+    Raises:
+        LogDamaged: it is none. NeedsUpgrade: a newer program made it.
+    """
+    with translated(str(path)):
+        if one(connection, "PRAGMA application_id") != APPLICATION_ID:
+            raise LogDamaged(
+                f"{path} is not a Retold log", hint="restore a backup, or give another folder with --home"
+            )
+        found = one(connection, "PRAGMA user_version")
+        if found > FORMAT:
+            raise NeedsUpgrade(
+                f"{path} has log format {found}, and this program knows up to {FORMAT}",
+                hint="upgrade retold",
+            )
+        meta = dict(connection.execute("SELECT key, value FROM meta"))
+    return LogIdentity(log_id=bytes(meta["log_id"]).decode(), secret=bytes(meta["secret"]))
