@@ -367,6 +367,16 @@ class PayloadsErased(Payload, frozen=True, array_like=True, gc=False):
     reason: str
     source_refs: list[bytes | None] = []
     """The emptied events' source references, so an import knows not to bring them again."""
+    marks: list[ErasedMark] = []
+    """For each position, what still counts though its text is gone."""
+
+
+class ErasedMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Whose message was emptied, and the activity that it stays evidence of (None: not a message)."""
+
+    session_id: str | None
+    role: str | None
+    active_us: int | None
 
 
 class Odd(msgspec.Struct, frozen=True, array_like=True, gc=False):

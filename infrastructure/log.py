@@ -84,7 +84,9 @@ class Log:
     answers (https://sqlite.org/pragma.html#pragma_synchronous).
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False, synchronous: str = "FULL", actor: str = "cli") -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool = False, synchronous: str = "FULL", actor: str = "cli"
+    ) -> None:
         """Open `path`, making the log where there is none unless `read_only`.
 
         Raises:

@@ -83,7 +83,9 @@ class PayloadMapper(Mapper[str]):
                 hint="upgrade retold",
             )
         if not isinstance(stored_event, EnvelopedEvent | EnvelopedNotification):
-            return cast("DomainEventProtocol[str]", _event(stored_event, payload, 0, AT_UNSAID, None, None, None))
+            return cast(
+                "DomainEventProtocol[str]", _event(stored_event, payload, 0, AT_UNSAID, None, None, None)
+            )
         return cast(
             "DomainEventProtocol[str]",
             _event(

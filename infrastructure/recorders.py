@@ -90,9 +90,7 @@ def _notification(row: tuple[Any, ...]) -> Notification:
     name, version, topic, payload, at_us, at_kind, ref, key, caused_by, _, _, position = row
     if at_kind == AT_UNSAID:
         return Notification(originator(name), version, topic, payload, position)
-    return EnvelopedNotification(
-        name, version, topic, payload, position, at_us, at_kind, ref, key, caused_by
-    )
+    return EnvelopedNotification(name, version, topic, payload, position, at_us, at_kind, ref, key, caused_by)
 
 
 class LogAggregateRecorder(AggregateRecorder):

@@ -26,7 +26,9 @@ def uri(path: Path, **params: str) -> str:
     return f"file:{quote(str(path.absolute()))}" + (f"?{query}" if query else "")
 
 
-def connect(path: Path, *, flags: int, busy_timeout_ms: int = BUSY_TIMEOUT_MS, **params: str) -> apsw.Connection:
+def connect(
+    path: Path, *, flags: int, busy_timeout_ms: int = BUSY_TIMEOUT_MS, **params: str
+) -> apsw.Connection:
     """Open `path`; `params` are URI parameters such as immutable="1"."""
     connection = apsw.Connection(uri(path, **params), flags=flags | apsw.SQLITE_OPEN_URI)
     connection.set_busy_timeout(busy_timeout_ms)

@@ -23,7 +23,9 @@ POLL_INTERVAL_S = 0.02
 class LogSubscription(ListenNotifySubscription["LogApplicationRecorder"]):
     """Yields notifications after `gt`, waiting for more at the end."""
 
-    def __init__(self, recorder: LogApplicationRecorder, gt: int | None = None, topics: Sequence[str] = ()) -> None:
+    def __init__(
+        self, recorder: LogApplicationRecorder, gt: int | None = None, topics: Sequence[str] = ()
+    ) -> None:
         super().__init__(recorder=recorder, gt=gt, topics=topics)
         self._watcher = Watcher(recorder.log, self._has_been_notified)
 
@@ -76,5 +78,3 @@ class Watcher:
         if connection is not None:
             with contextlib.suppress(apsw.Error):
                 connection.close()
-
-

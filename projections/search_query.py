@@ -1,4 +1,4 @@
-"""Reads what a person typed into a search box, and writes it as an FTS5 expression that cannot fail."""
+"""Reads what a person typed into a search box into an FTS5 expression that cannot fail."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from .search_text import ends_indexable, is_indexable, open_end, prepare
 
 MAX_QUERY_CHARS = 2048
 
-# A phrase in balanced quotes, typographic ones too; or a word, into which a quote without a partner is counted.
-_PIECE = re.compile(r'"(?P<plain>[^"]*)"(?P<star>\*)?|“(?P<curly>[^“”]*)”(?P<curly_star>\*)?|(?P<word>(?:[^\s"“]|"(?![^"]*")|“(?![^“”]*”))+)')
+# A phrase in balanced quotes, typographic ones too; or a word, into which a quote without a partner
+# is counted.
+_PIECE = re.compile(
+    r"""
+      "(?P<plain>[^"]*)"(?P<star>\*)?
+    | “(?P<curly>[^“”]*)”(?P<curly_star>\*)?
+    | (?P<word>(?:[^\s"“] | "(?![^"]*") | “(?![^“”]*”))+)
+    """,
+    re.VERBOSE,
+)
 _OPERATORS = frozenset({"AND", "OR", "NOT"})
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -21,10 +29,14 @@ class Query(msgspec.Struct, frozen=True):
     """What to ask the index, and what to do where the index has no answer.
 
     Attributes:
-        match: an FTS5 expression in which every term is a quoted literal; None where nothing typed is a word.
-        relaxed: asked when `match` finds nothing: the same without the operators that had no operand.
-        literals: what to mark in a snippet, as it was typed, longest first; nothing that was ruled out by NOT.
-        scan: what to look for in the messages themselves where `match` is None; None for a blank query.
+        match: an FTS5 expression in which every term is a quoted literal; None where nothing typed
+            is a word.
+        relaxed: asked when `match` finds nothing: the same without the operators that had no
+            operand.
+        literals: what to mark in a snippet, as it was typed, longest first; nothing that NOT ruled
+            out.
+        scan: what to look for in the messages themselves where `match` is None; None for a blank
+            query.
     """
 
     match: str | None
@@ -52,8 +64,9 @@ class _Group(msgspec.Struct):
 def parse(query: str) -> Query:
     """Read a query. Never raises: what is no operator between two operands is a literal.
 
-    AND, OR and NOT in capitals are operators; NOT binds tighter than AND, AND tighter than OR, and terms side by side
-    are joined by AND. `"a phrase"` stands together; a star at the end of a word means "begins with".
+    AND, OR and NOT in capitals are operators; NOT binds tighter than AND, AND tighter than OR, and
+    terms side by side are joined by AND. `"a phrase"` stands together; a star at the end of a word
+    means "begins with".
     """
     asked = _UNWRITABLE.sub(" ", query)[:MAX_QUERY_CHARS].strip()
     pieces = _pieces(asked)
@@ -114,7 +127,10 @@ def _literal(pieces: Iterable[_Term | _Operator]) -> list[_Term | _Operator]:
 
 
 def _groups(pieces: Iterable[_Term | _Operator]) -> list[_Group]:
-    """The groups that OR joins. Of several operators in a row the last counts: `a AND NOT b` is `a NOT b`."""
+    """The groups that OR joins.
+
+    Of several operators in a row the last counts: `a AND NOT b` is `a NOT b`.
+    """
     groups = [_Group([], [])]
     operator = "AND"
     for piece in pieces:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import apsw
@@ -14,9 +16,10 @@ DAMAGE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError, apsw.TooBigError, a
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 BATCH = 256
-#: Ids that are tried one by one past the last readable row where nothing names the highest one,
-#: and (a hundredfold) inside a damaged range before the steps grow.
-GALLOP = 10_000
+#: How many ids past the last readable row are tried where nothing names the highest one.
+REACH = 10_000
+#: How many ids in a row are tried one by one in a damaged range before the steps grow.
+PATIENCE = 200_000
 
 
 class RawText(msgspec.Struct, frozen=True):
@@ -25,7 +28,7 @@ class RawText(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-Value: TypeAlias = "None | int | float | str | bytes | RawText"
+Value: TypeAlias = "int | float | str | bytes | RawText | None"
 Row: TypeAlias = dict[str, Value]
 Found: TypeAlias = tuple[int, tuple[Value, ...]]
 
@@ -34,7 +37,7 @@ class Lost(msgspec.Struct, frozen=True):
     """Rows that could not be read.
 
     Attributes:
-        first, last: rowids; None when not even these are known.
+        first, last: rowids; None when not even these are known (a `first` alone: from there on).
         session_id: whose they were, where an index still tells it.
         rows: how many; None when only the range is known.
     """
@@ -45,6 +48,19 @@ class Lost(msgspec.Struct, frozen=True):
     session_id: str | None
     detail: str
     rows: int | None = None
+
+
+def ask(db: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    return db.execute(sql, tuple(values)).fetchall()
+
+
+def be_lenient(db: apsw.Connection) -> None:
+    """Take in as much of a damaged schema, or of a file that was cut off, as there is.
+
+    Of a connection that cannot write, this changes nothing but what SQLite refuses to read
+    (https://sqlite.org/pragma.html#pragma_writable_schema).
+    """
+    db.execute("PRAGMA writable_schema = ON")
 
 
 def quoted(name: str) -> str:
@@ -60,15 +76,23 @@ class TableScan:
     """
 
     def __init__(
-        self, db: apsw.Connection, table: str, columns: Sequence[str], known_highest: int | None
+        self,
+        db: apsw.Connection,
+        table: str,
+        columns: Sequence[str],
+        known_highest: Callable[[], int | None],
     ) -> None:
         self._db = db
         self._table = table
         self._columns = columns
         self._known_highest = known_highest
-        self._highest: int | None = None
+        self._edge: int | None = None
+        self._limit: int | None = None
         plain = ", ".join(quoted(c) for c in columns)
-        told = ", ".join(f"typeof({quoted(c)}), CAST({quoted(c)} AS BLOB)" for c in columns)
+        told = ", ".join(
+            f"typeof({c}), CASE typeof({c}) WHEN 'text' THEN CAST({c} AS BLOB) ELSE {c} END"
+            for c in map(quoted, columns)
+        )
         # NOT INDEXED: the table itself, whatever state its indexes are in.
         source = f"FROM {quoted(table)} NOT INDEXED WHERE rowid"
         self._from = f"SELECT rowid, {plain} {source} >= ? ORDER BY rowid LIMIT ?"
@@ -106,18 +130,20 @@ class TableScan:
             raise apsw.CorruptError(f"row {rowid} of {self._table} cannot be read")
         return found[0] if found else None
 
-    def between(self, first: int, last: int) -> list[Found] | None:
-        """The rows of a range in one query, or None if some row in it needs to be read alone."""
+    def between(self, first: int, last: int) -> list[Found]:
+        """The rows of a range in one query; [] if some row in it needs to be read alone."""
         try:
-            return [(row[0], row[1:]) for row in self._db.execute(self._between, (first, last))]
+            rows = self._db.execute(self._between, (first, last)).fetchall()
         except (*DAMAGE, UnicodeDecodeError):
-            return None
+            return []
+        in_order = all(a[0] < b[0] for a, b in pairwise(rows))
+        return [(row[0], row[1:]) for row in rows] if in_order else []
 
     def _read(self, sql: str, raw: str, key: int, limit: int) -> tuple[list[Found], bool]:
         found: list[Found] = []
         try:
             for row in self._db.execute(sql, (key, limit)):
-                found.append((row[0], row[1:]))
+                found.append((row[0], row[1:]))  # noqa: PERF401 - what came before an error counts
         except UnicodeDecodeError:
             return self._read_raw(raw, key, limit)
         except DAMAGE:
@@ -128,20 +154,11 @@ class TableScan:
         found: list[Found] = []
         try:
             for row in self._db.execute(raw, (key, limit)):
-                exact = self._exact(row[0]) if "real" in row[1::2] else None
-                found.append((row[0], _told(row[1:], exact)))
+                values = tuple(map(_told, row[1::2], row[2::2]))
+                found.append((row[0], values))
         except DAMAGE:
             return found, True
         return found, False
-
-    def _exact(self, rowid: int) -> tuple[Any, ...]:
-        """The row's numbers: a REAL does not survive being cast to text and back."""
-        numbers = ", ".join(
-            f"CASE typeof({c}) WHEN 'real' THEN {c} END" for c in map(quoted, self._columns)
-        )
-        sql = f"SELECT {numbers} FROM {quoted(self._table)} NOT INDEXED WHERE rowid = ?"
-        found: tuple[Any, ...] = self._db.execute(sql, (rowid,)).get
-        return found if isinstance(found, tuple) else (found,)
 
     def _sound(self, found: list[Found], start: int) -> list[Found]:
         """Those rows that stand where their rowid says; a damaged page may show others."""
@@ -151,8 +168,7 @@ class TableScan:
                 break
             previous = rowid
         else:
-            if not found or previous <= self.highest():
-                return found
+            return found
         sound = {row[0]: row for row in found if row[0] >= start and self._stands(row)}
         self.misplaced += len(found) - len(sound)
         return [sound[rowid] for rowid in sorted(sound)]
@@ -163,20 +179,18 @@ class TableScan:
 
     def _behind_damage(self, start: int) -> int | None:
         """The rowid of the first readable row from `start` on, trying every id; None at the end."""
-        first = max(start, 1) if start == LOWEST else start
+        first = 1 if start == LOWEST else start
+        limit = self._highest_known(first)
         tried, tries, step = first, 0, 1
-        while tried <= self.highest(at_least=first + GALLOP):
+        while tried <= limit:
             found, broken = self._read(self._from, self._from_raw, tried, 1)
-            if not broken and not found:
+            if not broken and (not found or found[0][0] >= tried):
                 self._note(first, tried - 1)
-                return None
-            if not broken and found[0][0] >= tried:
-                self._note(first, tried - 1)
-                return found[0][0]
+                return found[0][0] if found else None
             tries += 1
-            step = step * 2 if tries > 100 * GALLOP else 1
+            step = step * 2 if tries > PATIENCE else 1
             tried += step
-        self._note(first, self.highest(at_least=first + GALLOP))
+        self._note(first, limit if self._limit == limit else HIGHEST)
         return None
 
     def _note(self, first: int, last: int) -> None:
@@ -186,36 +200,38 @@ class TableScan:
             first = self.unreadable.pop()[0]
         self.unreadable.append((first, last))
 
-    def highest(self, *, at_least: int = LOWEST) -> int:
-        """The highest rowid that the table's right edge or its indexes name, else `at_least`."""
-        if self._highest is None:
-            edge = f"SELECT rowid FROM {quoted(self._table)} NOT INDEXED ORDER BY rowid DESC LIMIT 1"
+    def _right_edge(self) -> int:
+        """The highest rowid of the table; HIGHEST if that end of it cannot be read."""
+        if self._edge is None:
+            sql = f"SELECT rowid FROM {quoted(self._table)} NOT INDEXED ORDER BY rowid DESC LIMIT 1"
             try:
-                seen: int | None = self._db.execute(edge).get
-                if seen is None:
-                    seen = LOWEST
+                edge: int | None = self._db.execute(sql).get
+                self._edge = LOWEST if edge is None else edge
             except DAMAGE:
-                seen = None
-            known = [n for n in (seen, self._known_highest) if n is not None]
-            self._highest = max(known) if known else HIGHEST
-        return at_least if self._highest == HIGHEST else self._highest
+                self._edge = HIGHEST
+        return self._edge
+
+    def _highest_known(self, first: int) -> int:
+        """Up to where rows may be looked for; a bounded stretch if nothing names the highest."""
+        if self._limit is None:
+            named, edge = self._known_highest(), self._right_edge()
+            if named is None:
+                self._limit = edge
+            elif named < edge <= named + PATIENCE:
+                self._limit = edge
+            else:  # a right edge that is unreadable, or far off: then itself a sign of damage
+                self._limit = named
+        return first + REACH if self._limit == HIGHEST else self._limit
 
 
-def _told(pairs: Sequence[Any], exact: tuple[Any, ...] | None) -> tuple[Value, ...]:
-    values: list[Value] = []
-    for place, (kind, blob) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
-        if kind == "text":
-            try:
-                values.append(blob.decode())
-            except UnicodeDecodeError:
-                values.append(RawText(blob))
-        elif kind == "integer":
-            values.append(int(blob))
-        elif kind == "real":
-            values.append(exact[place] if exact is not None else float(blob))
-        else:
-            values.append(blob)
-    return tuple(values)
+def _told(kind: str, value: Any) -> Value:
+    if kind != "text":
+        told: Value = value
+        return told
+    try:
+        return str(value, "utf-8")
+    except UnicodeDecodeError:
+        return RawText(value)
 
 
 class Guide(msgspec.Struct):
@@ -235,8 +251,8 @@ def guiding_indexes(db: apsw.Connection, table: str, column: str) -> list[str]:
     """The complete indexes of `table` that begin with `column`."""
     names: list[str] = []
     try:
-        for _, name, _, _, partial in db.execute(f"PRAGMA index_list({quoted(table)})").fetchall():
-            columns = db.execute(f"PRAGMA index_info({quoted(name)})").fetchall()
+        for _, name, _, _, partial in ask(db, f"PRAGMA index_list({quoted(table)})"):
+            columns = ask(db, f"PRAGMA index_info({quoted(name)})")
             if not partial and columns and columns[0][2] == column:
                 names.append(name)
     except (*DAMAGE, apsw.SQLError):
@@ -258,7 +274,8 @@ def read_guide(db: apsw.Connection, table: str, column: str) -> Guide:
                     for rowid, owner in db.execute(sql):
                         guide.owners[rowid] = (owner or b"").decode(errors="replace")
                 except DAMAGE:
-                    guide.broken.append(index) if index not in guide.broken else None
+                    if index not in guide.broken:
+                        guide.broken.append(index)
                 else:
                     guide.whole = True
                     break
@@ -273,27 +290,26 @@ def index_count(db: apsw.Connection, table: str, column: str) -> int | None:
     """How many rows the first guiding index counts; None without one that can be read."""
     for index in guiding_indexes(db, table, column):
         try:
-            count: int = db.execute(
-                f"SELECT count(*) FROM {quoted(table)} INDEXED BY {quoted(index)}"
-            ).get
+            count: int = db.execute(f"SELECT count(*) FROM {quoted(table)} INDEXED BY {quoted(index)}").get
             return count
         except (*DAMAGE, apsw.SQLError):
             continue
     return None
 
 
-def account(
-    scan: TableScan, table: str, seen: array[int], guide: Guide, readable: Callable[[int], bool]
-) -> tuple[list[Lost], list[str]]:
+def account(scan: TableScan, table: str, seen: array[int], guide: Guide) -> tuple[list[Lost], list[str]]:
     """Name what a finished scan did not deliver; the second list is damage that cost nothing."""
+    if scan.unreadable and not seen:
+        known = guide.owners or {}
+        first, last = min(known, default=None), max(known, default=None)
+        rows = len(known) if guide.whole else None
+        return [Lost(table, first, last, None, "the whole table is unreadable", rows)], []
     have = set(seen)
     missing = sorted(rowid for rowid in guide.owners if rowid not in have)
     lost: list[Lost] = []
     for first, last, owner in _runs(missing, guide.owners):
         torn = any(a <= last and first <= b for a, b in scan.unreadable)
-        detail = (
-            "on a damaged page" if torn else "named by an index, but the table does not show it"
-        )
+        detail = "on a damaged page" if torn else "named by an index, but the table does not show it"
         lost.append(Lost(table, first, last, owner, detail, _between(missing, first, last)))
     free: list[str] = []
     for first, last in scan.unreadable:
@@ -302,7 +318,8 @@ def account(
                 free.append(f"table {table}: a page around row {first} is damaged, no row is lost")
         else:
             detail = "on a damaged page; how many rows there were is not known"
-            lost.append(Lost(table, first, last, None, detail))
+            end = None if last == HIGHEST else last
+            lost.append(Lost(table, first, end, None, detail))
     if scan.misplaced:
         detail = "a damaged page shows these rows under other rows' numbers"
         lost.append(Lost(table, None, None, None, detail, scan.misplaced))
@@ -322,4 +339,4 @@ def _runs(missing: list[int], owners: dict[int, str]) -> Iterator[tuple[int, int
 
 
 def _between(numbers: list[int], first: int, last: int) -> int:
-    return sum(1 for n in numbers if first <= n <= last)
+    return bisect_right(numbers, last) - bisect_left(numbers, first)

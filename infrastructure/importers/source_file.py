@@ -56,7 +56,7 @@ class SourceFile(msgspec.Struct, frozen=True):
             )
         connection = apsw.Connection(name, flags=flags)
         connection.set_busy_timeout(5000)
-        connection.execute("PRAGMA trusted_schema = OFF; PRAGMA cache_size = -32000")
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         return connection
 
     def settle(self) -> None:
@@ -129,9 +129,7 @@ def _aside(
                 shutil.copyfile(_beside(path, suffix), _beside(opened, suffix))
         file = SourceFile(path, opened, mode, before, links)
         if fingerprint(path) != before:
-            raise SourceChanged(
-                f"{path} was written while it was being copied", hint="run the import again"
-            )
+            raise SourceChanged(f"{path} was written while it was being copied", hint="run the import again")
         return file
     except BaseException:
         shutil.rmtree(links, ignore_errors=True)

@@ -1,0 +1,61 @@
+# The two commands of a fresh checkout: `make demo` and `make check`. They need Python 3.11 or newer with its venv module.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+# Found by name without installing, whatever the folder of this checkout is called.
+export PYTHONPATH := $(CURDIR)/.import
+
+.PHONY: help demo check bench kills clean
+
+help:
+	@echo "make demo   install into .venv and see what Retold does"
+	@echo "make check  format, lint, types, import contracts and tests, as CI runs them"
+	@echo "make bench  measure against hermes-agent and raw SQLite"
+	@echo "make kills  kill writers for a long time and look for what was lost"
+	@echo "make clean  remove all that these made"
+
+demo: $(VENV)/.installed
+	@$(BIN)/retold demo
+
+check: $(VENV)/.installed-dev
+	@rm -rf build # left by an installation; it would be a second copy of every module
+	@echo "== format";           $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
+	@echo "== lint";             $(BIN)/ruff check --quiet .
+	@echo "== types (mypy)";     $(BIN)/mypy --no-error-summary
+	@echo "== types (pyright)";  $(BIN)/pyright --warnings
+	@echo "== import contracts"; $(BIN)/lint-imports --no-logo || exit 1
+	@echo "== tests";            $(BIN)/python -m pytest -q -n 2
+	@echo "== all passed"
+
+bench: $(VENV)/.installed-dev
+	@echo "== bench"; $(BIN)/python -m pytest -q -o python_files='bench_*.py' tests/bench
+
+kills: $(VENV)/.installed-dev
+	@echo "== kills"; $(BIN)/python -m pytest -q -m soak tests
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Retold needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
+	@echo "== making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "Python's venv module is missing (on Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	@echo "== installing"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "== installing, with the tools of development"
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

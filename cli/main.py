@@ -1,0 +1,178 @@
+"""The program `retold`: which commands there are, and how each way of failing is told."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from .. import __version__
+from ..domain.errors import Ambiguous, RetoldError
+from .lazy import Lazy, LazyGroup
+from .output import emit_json, visible
+
+EXIT_USAGE = 2
+EXIT_NO_ROOM = 4
+EXIT_UNFORESEEN = 70
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports other tools
+
+SESSIONS = LazyGroup(
+    "sessions",
+    {
+        "list": Lazy("sessions", "list_", "List sessions by last activity."),
+        "show": Lazy("sessions", "show", "Show one session with its messages."),
+        "tree": Lazy("sessions", "tree", "Show where a session came from and what came of it."),
+        "stats": Lazy("sessions", "stats", "Count sessions and messages, by source."),
+        "repair-routing": Lazy(
+            "repair_routing", "repair_routing", "Report chats that lost the way to their session."
+        ),
+    },
+    short_help="List, show and mend sessions.",
+    help="List, show and mend sessions.",
+)
+IMPORT = LazyGroup(
+    "import",
+    {"hermes": Lazy("import_", "hermes", "Take in a Hermes home, or what changed in it since.")},
+    short_help="Take in another store.",
+    help="Take in another store.",
+)
+PROJECTIONS = LazyGroup(
+    "projections",
+    {
+        "status": Lazy("projections", "status", "Show how far each projection has been told."),
+        "rebuild": Lazy("projections", "rebuild", "Tell projections again from the log."),
+    },
+    short_help="What is told from the log, and telling it again.",
+    help="What is told from the log, and telling it again.",
+)
+
+
+RETOLD = LazyGroup(
+    "retold",
+    {
+        "demo": Lazy("demo", "demo", "See what it does, on a made chat, in three seconds."),
+        "import": IMPORT,
+        "sessions": SESSIONS,
+        "search": Lazy("search", "search", "Find messages by their words."),
+        "why": Lazy("why", "why", "Explain which session a chat leads to, and why."),
+        "audit": Lazy("why", "audit", "Find every chat that leads to the wrong place."),
+        "log": Lazy("log", "log", "Print the events, one a line."),
+        "verify": Lazy("verify", "verify", "Check the log and everything told from it."),
+        "projections": PROJECTIONS,
+    },
+    help="Sessions of AI agents as a log that only grows; all that you see is told from it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+click.version_option(__version__, prog_name="retold", message="%(prog)s %(version)s")(RETOLD)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; a command may return one, else it is 0."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # no text may fail for the terminal's encoding
+            stream.reconfigure(errors="backslashreplace")
+    code = 0
+    try:
+        code = _run(args)
+        if sys.stdout is not None:  # it is, when started with standard output closed
+            sys.stdout.flush()
+    except BrokenPipeError:  # `retold log | head`: the reader has what it wanted
+        _drop_stdout()
+        return EXIT_BROKEN_PIPE
+    except OSError as error:  # it was standard output that could not be written
+        _drop_stdout()
+        return code or _no_room(error, as_json=False)
+    return code
+
+
+def _run(args: list[str]) -> int:
+    as_json = _asks_for_json(args)
+    try:
+        with RETOLD.make_context("retold", list(args)) as ctx:
+            answer = RETOLD.invoke(ctx)
+            return answer if isinstance(answer, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except BrokenPipeError:
+        raise
+    except RetoldError as error:
+        candidates = error.candidates if isinstance(error, Ambiguous) else None
+        _tell(error.kind, error.message, error.hint, candidates=candidates, as_json=as_json)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return EXIT_USAGE
+    except click.ClickException as error:
+        _tell("bad_usage", error.format_message(), _where_to_look(error), as_json=as_json)
+        return EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        _tell("interrupted", "interrupted", "", as_json=as_json)
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _no_room(error, as_json=as_json)
+        return _unforeseen(error, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 # the last resort: a sentence, never a bare traceback
+        return _unforeseen(error, as_json=as_json)
+
+
+def _asks_for_json(args: list[str]) -> bool:
+    """Whether the failing command was to answer in JSON; parsing may be what failed."""
+    options = args[: args.index("--")] if "--" in args else args
+    return "--json" in options
+
+
+def _where_to_look(error: click.ClickException) -> str:
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"see {ctx.command_path} --help" if ctx is not None else ""
+
+
+def _unforeseen(error: Exception, *, as_json: bool) -> int:
+    hint = "set RETOLD_DEBUG=1 to see the traceback"
+    if os.environ.get("RETOLD_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+        hint = "the traceback is on standard error"
+    text = f": {error}" if str(error) else ""
+    message = f"this was not foreseen: {type(error).__name__}{text}"
+    _tell("unforeseen", message, hint, as_json=as_json)
+    return EXIT_UNFORESEEN
+
+
+def _no_room(error: OSError, *, as_json: bool) -> int:
+    where = f" ({error.filename})" if error.filename else ""
+    message = f"something could not be written{where}: {error.strerror}"
+    _tell("no_room", message, "make room, then try again", as_json=as_json)
+    return EXIT_NO_ROOM
+
+
+def _tell(kind: str, message: str, hint: str, *, candidates: list[str] | None = None, as_json: bool) -> None:
+    """Say what stood in the way: words on stderr, or the contract's object on stdout."""
+    if as_json:
+        error: dict[str, object] = {"kind": kind, "message": message, "hint": hint}
+        if candidates is not None:
+            error["candidates"] = candidates
+        emit_json({"error": error})
+        return
+    lines = [f"retold: {_one_line(message)}"]
+    lines += [f"  {_one_line(line)}" for line in (*(candidates or ()), hint) if line]
+    click.echo("\n".join(lines), err=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(visible(text).split())
+
+
+def _drop_stdout() -> None:
+    """Let the flush at exit go nowhere, instead of failing a second time."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

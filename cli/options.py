@@ -1,0 +1,47 @@
+"""Options that several commands share; each is a decorator that adds one parameter."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def home_option(command: Command) -> Command:
+    """`home: Path`, absolute; the folder need not exist."""
+    return click.option(
+        "--home",
+        metavar="PATH",
+        envvar="RETOLD_HOME",
+        default="~/.retold",
+        show_default=True,
+        show_envvar=True,
+        callback=_as_path,
+        help="The Retold home to use.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """`as_json: bool`."""
+    return click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")(command)
+
+
+def at_option(command: Command) -> Command:
+    """`at: str | None`, not yet parsed."""
+    return click.option(
+        "--at",
+        metavar="#POS|TIME",
+        help="Answer as of a position (#120) or a time (ISO 8601, or 2d for two days ago).",
+    )(command)
+
+
+def _as_path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    if not value.strip():
+        raise click.BadParameter("it names no folder", ctx=ctx, param=param)
+    # Links stay as the user wrote them, so that messages name the path that they know.
+    return Path(os.path.abspath(os.path.expanduser(value)))

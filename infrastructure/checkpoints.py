@@ -1,0 +1,81 @@
+"""How far each projection has come, and whether what it holds is still a fold of this log."""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+
+from ..domain.events import BY_TOPIC
+from ..projections.base import Projection
+from .log import Head, Log
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """Committed together with the rows that it speaks of."""
+
+    projection: str
+    generation: int
+    fold_version: int
+    log_id: str
+    position: int
+    chain: bytes
+    detached: str | None = None
+    unknown_topics: tuple[str, ...] = ()
+
+
+def load(db: apsw.Connection) -> dict[str, Checkpoint]:
+    """Every checkpoint by projection; a rebuild's own by `new_` + name."""
+    rows = db.execute(
+        "SELECT projection, generation, fold_version, log_id, position, chain, detached, unknown_topics"
+        " FROM checkpoints"
+    )
+    return {
+        row[0]: Checkpoint(
+            row[0], row[1], row[2], row[3], row[4], bytes(row[5]), row[6], tuple(msgspec.json.decode(row[7]))
+        )
+        for row in rows
+    }
+
+
+def store(db: apsw.Connection, checkpoint: Checkpoint) -> None:
+    """Write it, in the transaction of the rows."""
+    db.execute(
+        "INSERT OR REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?)",
+        (
+            checkpoint.projection,
+            checkpoint.generation,
+            checkpoint.fold_version,
+            checkpoint.log_id,
+            checkpoint.position,
+            checkpoint.chain,
+            checkpoint.detached,
+            msgspec.json.encode(checkpoint.unknown_topics).decode(),
+        ),
+    )
+
+
+def why_tell_again(checkpoint: Checkpoint, projection: type[Projection], log: Log, head: Head) -> str | None:
+    """Why the rows are no fold of this log, or None where they are.
+
+    Without the chain value, a log that was restored from a backup would leave the lost events
+    visible: their positions are taken again by others.
+    """
+    if checkpoint.log_id != log.identity.log_id:
+        return "it was told from another log"
+    if checkpoint.position > head.position:
+        return f"it had come to #{checkpoint.position}, and the log ends at #{head.position}"
+    if log.chain_at(checkpoint.position) != checkpoint.chain:
+        return f"the log holds another event at #{checkpoint.position} than the one it was told from"
+    if checkpoint.fold_version < projection.version:
+        return (
+            f"it was folded by version {checkpoint.fold_version}, and this program's is {projection.version}"
+        )
+    known = [topic for topic in checkpoint.unknown_topics if topic in BY_TOPIC]
+    if known:
+        return f"it passed over events that this program knows: {', '.join(known)}"
+    return None
+
+
+def is_newer(checkpoint: Checkpoint, projection: type[Projection]) -> bool:
+    """Whether a newer program folded it: then this one neither folds into it nor rebuilds it."""
+    return checkpoint.fold_version > projection.version

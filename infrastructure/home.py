@@ -1,0 +1,59 @@
+"""A Retold home: where its files are, and opening them for reading or writing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..domain.errors import NoRoom
+from .log import Log
+from .projector import READER_WAIT_MS, Lag, Projector
+from .state_file import StateFile
+
+EVENTS = "events.db"
+
+
+def default_home() -> Path:
+    """`RETOLD_HOME`, or ~/.retold."""
+    return Path(os.environ.get("RETOLD_HOME") or "~/.retold").expanduser()
+
+
+class Home:
+    """An open home: its log, its projections' file and what keeps them equal."""
+
+    def __init__(self, path: Path, *, read_only: bool = False, actor: str = "cli") -> None:
+        """Open `path`; made (0700) where it is not there, unless `read_only`.
+
+        Raises:
+            NoSuchHome: `read_only`, and there is no log. LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
+        """
+        self.path = path
+        if not read_only:
+            try:
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise NoRoom(
+                    f"the home {path} cannot be made: {error.strerror}", hint="choose another with --home"
+                ) from error
+        self.log = Log(path / EVENTS, read_only=read_only, actor=actor)
+        self.state = StateFile(path)
+        self.projector = Projector(self.log, self.state)
+
+    def catch_up(self, *, wait_ms: int = READER_WAIT_MS) -> Lag:
+        """Fold what is missing if the lock can be had soon; how far behind the answer will be."""
+        return self.projector.catch_up(wait_ms=wait_ms)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.state.close()
+        self.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,111 @@
+"""Keeping the full-text index equal to the messages: contentless, so it must be told what leaves."""
+
+from __future__ import annotations
+
+from .base import Connection
+from .search_text import indexed_text
+
+TRAIL = 64
+"""How many messages the index may be behind the last one; it is caught up before each search."""
+
+Text = tuple[str | None, str | None, str | None]
+"""(content, tool_name, tool_calls) of a message."""
+
+
+class SearchIndex:
+    """The index under one prefix, for the length of a transaction.
+
+    A failure here never stops the fold: the index is marked stale, search falls back to reading the
+    messages, and a rebuild clears the mark (FIELD_CASES B19).
+    """
+
+    def __init__(self, db: Connection, prefix: str) -> None:
+        self._db = db
+        self._table = f"{prefix}search"
+        self._messages = f"{prefix}messages"
+        self._state = f"{prefix}search_state"
+        upto, stale = db.execute(f"SELECT indexed_upto, stale FROM {self._state}").fetchone()
+        self._upto: int = upto
+        self._last: int | None = None
+        self._stale = stale is not None
+        self._pending: list[tuple[int, str]] = []
+
+    def add(self, message: int, content: str | None, tool_name: str | None, tool_calls: str | None) -> None:
+        """A new message; it is indexed with the others that wait."""
+        self._last = message
+        if not self._stale:
+            self._pending.append((message, indexed_text(content, tool_name, tool_calls)))
+
+    def skip(self, message: int) -> None:
+        """A message that is a copy of one indexed before."""
+        self._last = message
+
+    def trail(self) -> None:
+        """Index what waits if it has become much; else leave it for `catch_up`."""
+        if self._last is None:
+            return
+        waiting = self._db.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM {self._messages} WHERE id > ? LIMIT {TRAIL})",  # noqa: S608
+            (self._upto,),
+        ).fetchone()[0]
+        if waiting >= TRAIL:
+            self.flush()
+
+    def catch_up(self) -> None:
+        """Index every message that waits."""
+        last = self._db.execute(f"SELECT max(id) FROM {self._messages}").fetchone()[0]  # noqa: S608
+        if last is not None and last > self._upto:
+            self._last = last
+            self.flush()
+
+    def flush(self) -> None:
+        """Index what waits, from this batch and from before it. The messages are written already."""
+        if self._last is None or self._stale:
+            return
+        first = self._pending[0][0] if self._pending else self._last + 1
+        rows = [
+            (message, indexed_text(content, name, calls))
+            for message, content, name, calls in self._db.execute(
+                f"SELECT id, content, tool_name, tool_calls FROM {self._messages}"  # noqa: S608
+                " WHERE id > ? AND id < ? AND copy_of IS NULL ORDER BY id",
+                (self._upto, first),
+            )
+        ]
+        rows += self._pending
+        self._guarded(f"INSERT INTO {self._table} (rowid, text) VALUES (?, ?)", rows)
+        self._pending.clear()
+        self._upto, self._last = self._last, None
+        self._db.execute(f"UPDATE {self._state} SET indexed_upto = ?", (self._upto,))
+
+    def replace(self, message: int, old: Text, new: Text) -> None:
+        """A message's text changed."""
+        before, after = indexed_text(*old), indexed_text(*new)
+        if before == after or message > self._upto:
+            return
+        self._delete(message, before)
+        self._guarded(f"INSERT INTO {self._table} (rowid, text) VALUES (?, ?)", [(message, after)])
+
+    def remove(self, message: int, old: Text) -> None:
+        """A message leaves."""
+        if message <= self._upto:
+            self._delete(message, indexed_text(*old))
+
+    def _delete(self, message: int, text: str) -> None:
+        self._guarded(
+            f"INSERT INTO {self._table} ({self._table}, rowid, text) VALUES ('delete', ?, ?)",
+            [(message, text)],
+        )
+
+    def _guarded(self, sql: str, rows: list[tuple[int, str]]) -> None:
+        if self._stale or not rows:
+            return
+        self._db.execute("SAVEPOINT search_index")
+        try:
+            self._db.executemany(sql, rows)
+        except Exception as error:  # noqa: BLE001  # whatever broke the index must not stop the fold
+            self._db.execute("ROLLBACK TO search_index")
+            self._db.execute("RELEASE search_index")
+            self._stale = True
+            self._db.execute(f"UPDATE {self._state} SET stale = ?", (f"{type(error).__name__}: {error}",))
+        else:
+            self._db.execute("RELEASE search_index")

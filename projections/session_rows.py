@@ -1,0 +1,156 @@
+"""Session rows in memory while a batch of events is folded, and how they come from and go to the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import Connection
+
+SOURCE_COLUMNS: dict[str, str] = {
+    "id": "TEXT PRIMARY KEY",
+    "source": "TEXT NOT NULL",
+    "user_id": "TEXT",
+    "session_key": "TEXT",
+    "chat_id": "TEXT",
+    "chat_type": "TEXT",
+    "thread_id": "TEXT",
+    "display_name": "TEXT",
+    "origin_json": "TEXT",
+    "expiry_finalized": "INTEGER DEFAULT 0",
+    "model": "TEXT",
+    "model_config": "TEXT",
+    "system_prompt": "TEXT",
+    "system_prompt_hash": "TEXT",
+    "parent_session_id": "TEXT",
+    "started_at": "REAL NOT NULL",
+    "ended_at": "REAL",
+    "end_reason": "TEXT",
+    "message_count": "INTEGER DEFAULT 0",
+    "tool_call_count": "INTEGER DEFAULT 0",
+    "input_tokens": "INTEGER DEFAULT 0",
+    "output_tokens": "INTEGER DEFAULT 0",
+    "cache_read_tokens": "INTEGER DEFAULT 0",
+    "cache_write_tokens": "INTEGER DEFAULT 0",
+    "reasoning_tokens": "INTEGER DEFAULT 0",
+    "cwd": "TEXT",
+    "git_branch": "TEXT",
+    "git_repo_root": "TEXT",
+    "billing_provider": "TEXT",
+    "billing_base_url": "TEXT",
+    "billing_mode": "TEXT",
+    "estimated_cost_usd": "REAL",
+    "actual_cost_usd": "REAL",
+    "cost_status": "TEXT",
+    "cost_source": "TEXT",
+    "pricing_version": "TEXT",
+    "title": "TEXT",
+    "api_call_count": "INTEGER DEFAULT 0",
+    "handoff_state": "TEXT",
+    "handoff_platform": "TEXT",
+    "handoff_error": "TEXT",
+    "compression_failure_cooldown_until": "REAL",
+    "compression_failure_error": "TEXT",
+    "compression_fallback_streak": "INTEGER NOT NULL DEFAULT 0",
+    "profile_name": "TEXT",
+    "rewind_count": "INTEGER NOT NULL DEFAULT 0",
+    "archived": "INTEGER NOT NULL DEFAULT 0",
+    "pinned": "INTEGER NOT NULL DEFAULT 0",
+}
+"""Under Hermes' names (REFERENCE.md 1.3), for tools that read that table. The prompt's text stands
+once in system_prompts, as in Hermes' newer schemas; counts are counted here, never copied."""
+
+OWN_COLUMNS: dict[str, str] = {
+    "started_us": "INTEGER NOT NULL",
+    "ended_us": "INTEGER",
+    "hard_end": "INTEGER NOT NULL DEFAULT 0",
+    "last_active_us": "INTEGER",
+    "parent_kind": "TEXT",
+    "preview": "TEXT",
+    "preview_message": "INTEGER",
+    "lost_key": "TEXT",
+    "source_gone": "INTEGER NOT NULL DEFAULT 0",
+    "title_claimed": "INTEGER NOT NULL DEFAULT 0",
+    "version": "INTEGER NOT NULL",
+    "created_position": "INTEGER NOT NULL",
+    "last_message_position": "INTEGER",
+    "ended_position": "INTEGER",
+    "identity_position": "INTEGER",
+    "extra": "BLOB",
+}
+"""Ours. `last_active_us` is the latest user or assistant message, never after it was recorded;
+`lost_key` is a key it bore and lost; `extra` (MessagePack) what no column here can bear."""
+
+COLUMNS = tuple({**SOURCE_COLUMNS, **OWN_COLUMNS})
+_DEFAULTS: dict[str, Any] = {
+    name: 0 for name, kind in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items() if "DEFAULT 0" in kind
+}
+
+
+class SessionRow:
+    """One row, with the names of what changed."""
+
+    __slots__ = ("dirty", "fresh", "values")
+
+    def __init__(self, values: dict[str, Any], *, fresh: bool) -> None:
+        self.values = values
+        self.fresh = fresh
+        self.dirty: set[str] = set()
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[column]
+
+    def __setitem__(self, column: str, value: Any) -> None:
+        if self.values[column] != value or type(self.values[column]) is not type(value):
+            self.values[column] = value
+            self.dirty.add(column)
+
+
+class SessionRows:
+    """The rows that a batch touches: loaded when first asked for, written together at its end."""
+
+    def __init__(self, db: Connection, table: str) -> None:
+        self._db = db
+        self._table = table
+        self._rows: dict[str, SessionRow | None] = {}
+        self._select = f"SELECT {', '.join(COLUMNS)} FROM {table} WHERE id = ?"
+        self._insert = f"INSERT INTO {table} VALUES ({','.join('?' * len(COLUMNS))})"
+
+    def get(self, session_id: str) -> SessionRow | None:
+        """The session's row, or None where no event created it."""
+        try:
+            return self._rows[session_id]
+        except KeyError:
+            found = self._db.execute(self._select, (session_id,)).fetchone()
+            row = None if found is None else SessionRow(dict(zip(COLUMNS, found, strict=True)), fresh=False)
+            self._rows[session_id] = row
+            return row
+
+    def create(self, session_id: str, **values: Any) -> SessionRow:
+        """A new row, in place of one that a damaged history might have brought before."""
+        replaced = self.get(session_id)
+        row = SessionRow(
+            {**dict.fromkeys(COLUMNS), **_DEFAULTS, "id": session_id, **values},
+            fresh=replaced is None or replaced.fresh,
+        )
+        row.dirty.update(COLUMNS)
+        self._rows[session_id] = row
+        return row
+
+    def write(self) -> None:
+        """Write what changed; the rows stay known."""
+        fresh = []
+        for row in self._rows.values():
+            if row is None or not row.dirty:
+                continue
+            if row.fresh:
+                fresh.append(tuple(row.values[name] for name in COLUMNS))
+                row.fresh = False
+            else:
+                changed = sorted(row.dirty)
+                self._db.execute(
+                    f"UPDATE {self._table} SET {', '.join(f'{name} = ?' for name in changed)} WHERE id = ?",
+                    (*(row.values[name] for name in changed), row.values["id"]),
+                )
+            row.dirty.clear()
+        if fresh:
+            self._db.executemany(self._insert, fresh)

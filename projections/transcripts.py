@@ -1,0 +1,481 @@
+"""Sessions, messages and the search index: one fold, since the index must be told a leaving row's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..domain import events as e
+from ..domain.events import Recorded, Visibility
+from .base import Connection, Projection
+from .preview import preview_of
+from .search_index import SearchIndex
+from .session_rows import OWN_COLUMNS, SOURCE_COLUMNS, SessionRow, SessionRows
+
+MESSAGE_COLUMNS: dict[str, str] = {
+    "id": "INTEGER PRIMARY KEY",
+    "session_id": "TEXT NOT NULL",
+    "role": "TEXT NOT NULL",
+    "content": "TEXT",
+    "tool_call_id": "TEXT",
+    "tool_calls": "TEXT",
+    "tool_name": "TEXT",
+    "effect_disposition": "TEXT",
+    "timestamp": "REAL NOT NULL",
+    "token_count": "INTEGER",
+    "finish_reason": "TEXT",
+    "reasoning": "TEXT",
+    "reasoning_content": "TEXT",
+    "reasoning_details": "TEXT",
+    "codex_reasoning_items": "TEXT",
+    "codex_message_items": "TEXT",
+    "platform_message_id": "TEXT",
+    "observed": "INTEGER DEFAULT 0",
+    "active": "INTEGER NOT NULL DEFAULT 1",
+    "compacted": "INTEGER NOT NULL DEFAULT 0",
+    "api_content": "TEXT",
+    "copy_of": "INTEGER",
+    "source_id": "INTEGER",
+    "extra": "BLOB",
+}
+"""Under Hermes' names (REFERENCE.md 1.4) but the last three. `id` is the event's position and gives
+the order; `extra` (MessagePack) holds what no column can bear."""
+
+_ACTIVE: dict[Visibility, tuple[int, int]] = {"live": (1, 0), "compacted": (0, 1), "rewound": (0, 0)}
+_USAGE = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+)
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+_calls = msgspec.json.Decoder().decode
+
+
+def visibility(active: int | None, compacted: int | None) -> Visibility:
+    """The one rule every reader uses: live, compacted (still found) or rewound (undone)."""
+    if active:
+        return "live"
+    return "compacted" if compacted else "rewound"
+
+
+def count_calls(tool_calls: str | None) -> int:
+    """How many calls a message's JSON list holds; 0 where it is no list."""
+    if not tool_calls:
+        return 0
+    try:
+        calls = _calls(tool_calls)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+    return len(calls) if isinstance(calls, list) else 0
+
+
+class Transcripts(Projection):
+    """What was said, session by session, and where to find it."""
+
+    name: ClassVar[str] = "transcripts"
+    version: ClassVar[int] = 1
+    tables: ClassVar[dict[str, str]] = {
+        "sessions": f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})",
+        "messages": f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})",
+        "system_prompts": "(hash TEXT PRIMARY KEY, prompt TEXT NOT NULL) WITHOUT ROWID",
+        "search_state": "(one INTEGER PRIMARY KEY, indexed_upto INTEGER NOT NULL, stale TEXT)",
+    }
+    virtual: ClassVar[dict[str, str]] = {
+        "search": "fts5(text, content='', tokenize='unicode61 remove_diacritics 2')"
+    }
+    indexes: ClassVar[dict[str, str]] = {
+        "messages_by_session": "messages (session_id, id)",
+        "messages_by_platform_id": (
+            "messages (session_id, platform_message_id) WHERE platform_message_id IS NOT NULL"
+        ),
+        "sessions_by_parent": "sessions (parent_session_id, parent_kind) WHERE parent_session_id IS NOT NULL",
+        "sessions_by_key": "sessions (session_key) WHERE session_key IS NOT NULL",
+        "sessions_by_title": "sessions (title) WHERE title IS NOT NULL",
+        "sessions_by_activity": (
+            "sessions (coalesce(last_active_us, started_us) DESC, id, archived, source, parent_kind)"
+        ),
+        "sessions_by_kind": "sessions (parent_kind, archived, source, message_count)",
+    }
+
+    def create(self, db: Connection) -> None:
+        """Make the tables, empty, with the index's watermark at 0."""
+        super().create(db)
+        db.execute(f"INSERT INTO {self.t('search_state')} VALUES (1, 0, NULL)")
+
+    def ordered(self) -> dict[str, str]:
+        """Whole content in a fixed order; the index by its rows' token counts."""
+        return {
+            "sessions": "SELECT * FROM {p}sessions ORDER BY id",
+            "messages": "SELECT * FROM {p}messages ORDER BY id",
+            "system_prompts": "SELECT * FROM {p}system_prompts ORDER BY hash",
+            "search": "SELECT id, sz FROM {p}search_docsize ORDER BY id",
+        }
+
+    def settle(self, db: Connection) -> None:
+        """Index the messages that trail behind."""
+        SearchIndex(db, self.prefix).catch_up()
+
+    def fold(self, events: Sequence[Recorded], db: Connection) -> None:
+        """Fold a batch: session rows in memory, messages in bulk, both written before it ends."""
+        batch = _Batch(db, self.prefix)
+        for event in events:
+            batch.fold(event)
+        batch.finish()
+
+
+_INSERT_COLUMNS = tuple(MESSAGE_COLUMNS)
+
+
+class _Batch:
+    """One batch of events on its way into the tables."""
+
+    def __init__(self, db: Connection, prefix: str) -> None:
+        self.db = db
+        self.prefix = prefix
+        self.rows = SessionRows(db, f"{prefix}sessions")
+        self.index = SearchIndex(db, prefix)
+        self.messages: list[tuple[Any, ...]] = []
+        self.insert = f"INSERT INTO {prefix}messages VALUES ({','.join('?' * len(_INSERT_COLUMNS))})"
+
+    def finish(self) -> None:
+        """Write what is pending."""
+        self.flush_messages()
+        self.rows.write()
+        self.index.trail()
+
+    def flush_messages(self) -> None:
+        """Write the messages so far, so that SQL sees them."""
+        if self.messages:
+            self.db.executemany(self.insert, self.messages)
+            self.messages.clear()
+
+    def fold(self, event: Recorded) -> None:  # noqa: C901, PLR0912  # one line an event is plainer than a table
+        """One event."""
+        payload = event.payload
+        if type(payload) is e.MessageAppended:
+            self.append(event, payload)
+            return
+        if not event.stream.startswith("session:"):
+            if isinstance(payload, e.PayloadsErased):
+                self.erase(payload)
+            return
+        if isinstance(payload, e.SessionCreated):
+            self.create(event, payload)
+            return
+        row = self.rows.get(event.session_id)
+        if row is None:
+            return  # the event that created it was emptied or is damaged; verify names it
+        row["version"] = event.version
+        match payload:
+            case e.MessageEdited():
+                self.edit(row, payload)
+            case e.MessagesRewound():
+                self.show(row, payload.messages, "rewound")
+                row["rewind_count"] += 1
+            case e.MessagesRestored():
+                self.show(row, payload.messages, "live")
+            case e.MessagesCompacted():
+                self.show(row, payload.messages, "compacted")
+            case e.UsageRecorded():
+                self.use(row, payload)
+            case e.SessionTitled():
+                row["title"] = payload.title
+                row["title_claimed"] = int(payload.claimed and payload.title is not None)
+            case e.SessionCompressed():
+                self.end(row, event, "compression", hard=False, ended_at=payload.ended_at)
+            case e.SessionEnded():
+                self.end(row, event, payload.reason, hard=payload.hard, ended_at=payload.ended_at)
+            case e.SessionReopened():
+                for column in ("ended_at", "ended_us", "end_reason", "ended_position"):
+                    row[column] = None
+                row["hard_end"] = 0
+            case e.SessionArchived() | e.SessionUnarchived():
+                row["archived"] = int(isinstance(payload, e.SessionArchived))
+            case e.SessionPinned() | e.SessionUnpinned():
+                row["pinned"] = int(isinstance(payload, e.SessionPinned))
+            case e.WorkspaceChanged():
+                row["cwd"] = payload.cwd
+                row["git_branch"] = payload.git_branch
+                row["git_repo_root"] = payload.git_repo_root
+            case e.ModelChanged():
+                row["model"] = payload.model
+                row["model_config"] = payload.model_config
+            case e.PromptChanged():
+                self.prompt(row, payload)
+            case e.IdentityLost() | e.IdentityRestored():
+                self.identify(row, event, payload)
+            case e.SourceRowChanged():
+                self.source_row(row, payload)
+            case e.SourceRowGone():
+                if payload.kind == "session":
+                    row["source_gone"] = 1
+                elif payload.kind == "message":
+                    self.show(row, payload.messages, "rewound")
+            case e.ErasedEvent():
+                if payload.topic == e.MessageAppended.topic:
+                    row["last_message_position"] = event.position
+            case e.PayloadsErased():
+                self.erase(payload)
+            case _:
+                pass  # an UnknownEvent of a newer writer; the projector marks that it was passed over
+
+    # --- messages ----------------------------------------------------------------------------------
+
+    def append(self, event: Recorded, m: e.MessageAppended) -> None:
+        """A message, and what it changes of its session."""
+        session_id = event.stream[8:]
+        position = event.position
+        active, compacted = _ACTIVE[m.visibility]
+        self.messages.append(
+            (
+                position,
+                session_id,
+                m.role,
+                m.content,
+                m.tool_call_id,
+                m.tool_calls,
+                m.tool_name,
+                m.effect_disposition,
+                event.at_us / 1e6 if m.timestamp is None else m.timestamp,
+                m.token_count,
+                m.finish_reason,
+                m.reasoning,
+                m.reasoning_content,
+                m.reasoning_details,
+                m.codex_reasoning_items,
+                m.codex_message_items,
+                m.platform_message_id,
+                m.observed,
+                active,
+                compacted,
+                m.api_content,
+                m.copy_of,
+                m.source_id,
+                _pack([m.columns, m.odd]) if m.columns or m.odd else None,
+            )
+        )
+        if m.copy_of is None:
+            self.index.add(position, m.content, m.tool_name, m.tool_calls)
+        else:
+            self.index.skip(position)
+        row = self.rows.get(session_id)
+        if row is None:
+            return
+        row["version"] = event.version
+        row["last_message_position"] = position
+        if active:
+            row["message_count"] += 1
+            if m.tool_calls:
+                row["tool_call_count"] += count_calls(m.tool_calls)
+        if m.role in ("user", "assistant"):
+            at_us = min(event.at_us, event.recorded_at_us)
+            if row["last_active_us"] is None or at_us > row["last_active_us"]:
+                row["last_active_us"] = at_us
+        if m.role == "user" and row["preview"] is None and m.visibility != "rewound":
+            preview = preview_of(m.content)
+            if preview is not None:
+                row["preview"] = preview
+                row["preview_message"] = position
+
+    def select(self, ids: Iterable[int]) -> list[tuple[Any, ...]]:
+        """(id, active, compacted, tool_calls, content, tool_name, copy_of, session_id) of those here."""
+        self.flush_messages()
+        found = []
+        for each in ids:
+            row = self.db.execute(
+                "SELECT id, active, compacted, tool_calls, content, tool_name, copy_of, session_id"
+                f" FROM {self.prefix}messages WHERE id = ?",
+                (each,),
+            ).fetchone()
+            if row is not None:
+                found.append(row)
+        return found
+
+    def show(self, row: SessionRow, ids: Sequence[int], to: Visibility) -> None:
+        """Give messages another visibility; counts follow."""
+        active, compacted = _ACTIVE[to]
+        for found in self.select(ids):
+            if found[7] == row["id"] and bool(found[1]) != bool(active):
+                step = 1 if active else -1
+                row["message_count"] += step
+                row["tool_call_count"] += step * count_calls(found[3])
+            self.db.execute(
+                f"UPDATE {self.prefix}messages SET active = ?, compacted = ? WHERE id = ?",
+                (active, compacted, found[0]),
+            )
+        self.preview(row)
+
+    def edit(self, row: SessionRow, payload: e.MessageEdited) -> None:
+        """Other values in one message; the index is told the old text and the new."""
+        found = self.select([payload.message])
+        if not found:
+            return
+        _, active, _, tool_calls, content, tool_name, copy_of, _ = found[0]
+        changes = {k: v for k, v in payload.changes.items() if k in MESSAGE_COLUMNS and k != "id"}
+        extra = {k: v for k, v in payload.changes.items() if k not in MESSAGE_COLUMNS}
+        if extra or payload.odd:
+            packed = self.db.execute(
+                f"SELECT extra FROM {self.prefix}messages WHERE id = ?", (payload.message,)
+            ).fetchone()[0]
+            columns, odd = _unpack(packed) if packed else ({}, {})
+            changes["extra"] = _pack([{**columns, **extra}, {**odd, **payload.odd}])
+        if not changes:
+            return
+        self.index.flush()
+        self.db.execute(
+            f"UPDATE {self.prefix}messages SET {', '.join(f'{name} = ?' for name in changes)} WHERE id = ?",
+            (*changes.values(), payload.message),
+        )
+        new_content = changes.get("content", content)
+        new_calls = changes.get("tool_calls", tool_calls)
+        if copy_of is None:
+            new_name = changes.get("tool_name", tool_name)
+            self.index.replace(
+                payload.message, (content, tool_name, tool_calls), (new_content, new_name, new_calls)
+            )
+        if active and new_calls != tool_calls:
+            row["tool_call_count"] += count_calls(new_calls) - count_calls(tool_calls)
+        self.preview(row)
+
+    def erase(self, payload: e.PayloadsErased) -> None:
+        """Rows of emptied messages leave; what still counts as activity stays counted."""
+        for mark in payload.marks:
+            row = self.rows.get(mark.session_id) if mark.session_id else None
+            if row is not None and mark.active_us is not None and mark.role in ("user", "assistant"):
+                row["last_active_us"] = max(row["last_active_us"] or mark.active_us, mark.active_us)
+        for found in self.select(payload.positions):
+            message, active, _, tool_calls, content, tool_name, copy_of, session_id = found
+            self.index.flush()
+            if copy_of is None:
+                self.index.remove(message, (content, tool_name, tool_calls))
+            self.db.execute(f"DELETE FROM {self.prefix}messages WHERE id = ?", (message,))
+            row = self.rows.get(session_id)
+            if row is None:
+                continue
+            if active:
+                row["message_count"] -= 1
+                row["tool_call_count"] -= count_calls(tool_calls)
+            self.preview(row)
+
+    def preview(self, row: SessionRow) -> None:
+        """Find the first real message again, after one may have gone or changed."""
+        self.flush_messages()
+        row["preview"], row["preview_message"] = None, None
+        for message, content in self.db.execute(
+            f"SELECT id, content FROM {self.prefix}messages"
+            " WHERE session_id = ? AND role = 'user' AND (active OR compacted) ORDER BY id",
+            (row["id"],),
+        ):
+            preview = preview_of(content)
+            if preview is not None:
+                row["preview"], row["preview_message"] = preview, message
+                return
+
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def create(self, event: Recorded, p: e.SessionCreated) -> None:
+        """A session with its whole identity."""
+        values: dict[str, Any] = {k: v for k, v in p.columns.items() if k in SOURCE_COLUMNS}
+        extra = {k: v for k, v in p.columns.items() if k not in SOURCE_COLUMNS}
+        self.rows.create(
+            event.session_id,
+            **values,
+            source=p.source,
+            session_key=p.session_key,
+            chat_id=p.chat_id,
+            chat_type=p.chat_type,
+            thread_id=p.thread_id,
+            user_id=p.user_id,
+            display_name=p.display_name,
+            origin_json=p.origin_json,
+            parent_session_id=p.parent_session_id,
+            parent_kind=p.parent_kind,
+            model=p.model,
+            model_config=p.model_config,
+            cwd=p.cwd,
+            git_branch=p.git_branch,
+            git_repo_root=p.git_repo_root,
+            profile_name=p.profile_name,
+            started_at=event.at_us / 1e6 if p.started_at is None else p.started_at,
+            started_us=event.at_us,
+            version=event.version,
+            created_position=event.position,
+            extra=_pack([extra, p.odd]) if extra or p.odd else None,
+        )
+
+    def end(
+        self, row: SessionRow, event: Recorded, reason: str | None, *, hard: bool, ended_at: float | None
+    ) -> None:
+        """The session ended; a hard end outranks a soft one and is not overwritten."""
+        if row["hard_end"] and not hard:
+            return
+        row["ended_at"] = event.at_us / 1e6 if ended_at is None else ended_at
+        row["ended_us"] = event.at_us
+        row["end_reason"] = reason
+        row["hard_end"] = int(hard)
+        row["ended_position"] = event.position
+
+    def use(self, row: SessionRow, payload: e.UsageRecorded) -> None:
+        """The session's totals; a model's share is the usage projection's."""
+        if payload.model is not None:
+            return
+        for column in _USAGE:
+            value = getattr(payload, column)
+            if payload.mode == "delta":
+                value = row[column] if value is None else (row[column] or 0) + value
+            row[column] = value
+        self.columns(row, payload.columns)
+
+    def prompt(self, row: SessionRow, payload: e.PromptChanged) -> None:
+        """Which prompt; its text once."""
+        row["system_prompt_hash"] = payload.prompt_hash
+        if payload.text is not None and payload.prompt_hash is not None:
+            self.db.execute(
+                f"INSERT OR IGNORE INTO {self.prefix}system_prompts VALUES (?, ?)",
+                (payload.prompt_hash, payload.text),
+            )
+
+    def identify(
+        self, row: SessionRow, event: Recorded, payload: e.IdentityLost | e.IdentityRestored
+    ) -> None:
+        """Routing identity as it is now; a key that went is remembered."""
+        if row["session_key"] is not None and payload.now.get("session_key", "") is None:
+            row["lost_key"] = row["session_key"]
+        for column, value in payload.now.items():
+            if column in SOURCE_COLUMNS:
+                row[column] = value
+        if row["session_key"] is not None:
+            row["lost_key"] = None
+        row["identity_position"] = event.position
+
+    def source_row(self, row: SessionRow, payload: e.SourceRowChanged) -> None:
+        """Values that the source changed and that were not changed here."""
+        if payload.kind != "session":
+            return
+        row["source_gone"] = 0
+        self.columns(
+            row, {k: v for k, v in payload.changes.items() if k not in payload.conflicts}, payload.odd
+        )
+
+    def columns(self, row: SessionRow, changes: dict[str, Any], odd: dict[str, e.Odd] | None = None) -> None:
+        """Set columns by name; those that the table lacks go into `extra`."""
+        extra = {}
+        for column, value in changes.items():
+            if column in SOURCE_COLUMNS:
+                if column not in ("id", "message_count", "tool_call_count"):
+                    row[column] = value
+            elif column == "parent_kind":
+                row[column] = value
+            else:
+                extra[column] = value
+        if extra or odd:
+            known, odds = _unpack(row["extra"]) if row["extra"] else ({}, {})
+            row["extra"] = _pack([{**known, **extra}, {**odds, **(odd or {})}])

@@ -1,0 +1,165 @@
+"""Routing keys: Hermes' text for every chat, and no key for two chats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from retold.domain.keys import Peer, describe, parts_of, platform_of, session_key, split_key
+
+IDS = st.one_of(
+    st.none(),
+    st.text(alphabet="ab:%!@$x3A", max_size=6),
+    st.sampled_from(["!room:example.org", "$event", "@u:example.org", "group:x", "webhook:r:d"]),
+)
+PEERS = st.builds(
+    Peer,
+    platform=st.sampled_from(["telegram", "matrix", "signal", "webhook", "teams", "slack", "a:b", "a%3Ab"]),
+    chat_type=st.sampled_from(["dm", "group", "channel", "thread", "a:", ""]),
+    chat_id=IDS,
+    thread_id=IDS,
+    user_id=IDS,
+)
+SETTINGS = st.fixed_dictionaries(
+    {"group_sessions_per_user": st.booleans(), "thread_sessions_per_user": st.booleans()}
+)
+
+
+@pytest.mark.parametrize(
+    ("peer", "settings", "key"),
+    [
+        (Peer("telegram", "dm", "1001", user_id="501"), {}, "telegram:dm:1001"),
+        (Peer("telegram", "dm", "1001", "42"), {}, "telegram:dm:1001:42"),
+        (Peer("sms", "dm", None, user_id="501"), {}, "sms:dm:501"),
+        (Peer("sms", "dm", None, user_id="501", user_id_alt="x"), {}, "sms:dm:x"),
+        (Peer("sms", "dm", None, "42", user_id="501"), {}, "sms:dm:501:42"),
+        (Peer("sms", "dm", None, "42"), {}, "sms:dm:42"),
+        (Peer("sms", "dm"), {}, "sms:dm"),
+        (Peer("discord", "group", "2002", user_id="777"), {}, "discord:group:2002:777"),
+        (Peer("slack", "channel", "C09", user_id="U9"), {}, "slack:channel:C09:U9"),
+        (Peer("slack", "channel", "C09"), {}, "slack:channel:C09"),
+        (
+            Peer("slack", "channel", "C09", user_id="U9"),
+            {"group_sessions_per_user": False},
+            "slack:channel:C09",
+        ),
+        (
+            Peer("telegram", "group", "-100777", "42", user_id="503"),
+            {},
+            "telegram:group:-100777:42",
+        ),
+        (
+            Peer("telegram", "group", "-100777", "42", user_id="503"),
+            {"thread_sessions_per_user": True},
+            "telegram:group:-100777:42:503",
+        ),
+        (Peer("discord", "thread"), {}, "discord:thread"),
+        (Peer("google_chat", "group", "spaces/A"), {}, "google_chat:group:spaces/A"),
+        (Peer("telegram", "dm", "100%"), {}, "telegram:dm:100%"),
+        # Ids that have a ':' today.
+        (Peer("matrix", "dm", "!room:example.org"), {}, "matrix:dm:!room:example.org"),
+        (
+            Peer("matrix", "dm", "!room:example.org:8448", "$event"),
+            {},
+            "matrix:dm:!room:example.org:8448:$event",
+        ),
+        (Peer("matrix", "dm", "!v12room", "$event"), {}, "matrix:dm:!v12room:$event"),
+        (
+            Peer("matrix", "group", "!r:example.org", user_id="@u:example.org"),
+            {},
+            "matrix:group:!r:example.org:@u:example.org",
+        ),
+        (
+            Peer("matrix", "group", "!r:example.org", "$old:example.org", "@u:example.org"),
+            {"thread_sessions_per_user": True},
+            "matrix:group:!r:example.org:$old:example.org:@u:example.org",
+        ),
+        (Peer("signal", "group", "group:aGk=", user_id="u"), {}, "signal:group:group:aGk=:u"),
+        (Peer("simplex", "group", "group:7"), {}, "simplex:group:group:7"),
+        (Peer("yuanbao", "dm", "direct:7", user_id="7"), {}, "yuanbao:dm:direct:7"),
+        (Peer("teams", "dm", "19:abc@thread.tacv2"), {}, "teams:dm:19:abc@thread.tacv2"),
+        (Peer("msgraph_webhook", "dm", "msgraph:1"), {}, "msgraph_webhook:dm:msgraph:1"),
+        (
+            Peer("webhook", "webhook", "webhook:gh:1", user_id="webhook:gh"),
+            {},
+            "webhook:webhook:webhook:gh:1:webhook:gh",
+        ),
+        # More parts than the chat type has: it can only be the chat's id.
+        (Peer("other", "dm", "a:b:c"), {}, "other:dm:a:b:c"),
+        (Peer("whatsapp", "dm", "+49155@s.whatsapp.net"), {}, "whatsapp:dm:49155"),
+        (
+            Peer("whatsapp", "group", "1@g.us", user_id="49155:3@s.whatsapp.net"),
+            {},
+            "whatsapp:group:1@g.us:49155",
+        ),
+    ],
+)
+def test_the_key_is_the_text_that_hermes_makes(peer: Peer, settings: dict[str, Any], key: str) -> None:
+    assert session_key(peer, **settings) == f"agent:main:{key}"
+
+
+def test_a_profile_has_a_name_space_of_its_own() -> None:
+    peer = Peer("telegram", "dm", "1")
+
+    assert session_key(peer, profile="coder") == "agent:coder:telegram:dm:1"
+    assert session_key(peer, profile="default") == session_key(peer, profile="main")
+
+
+def test_a10_two_chats_never_share_a_key() -> None:
+    keys = {
+        session_key(Peer("telegram", "dm", "a:b", "c")),
+        session_key(Peer("telegram", "dm", "a", "b:c")),
+        session_key(Peer("telegram", "dm", "a:b:c")),
+        session_key(Peer("telegram", "dm", "a", "b")),
+        session_key(Peer("telegram", "dm", "a:b")),
+        session_key(Peer("telegram", "dm", "a%3Ab", "c")),
+        session_key(Peer("telegram", "dm", "a", "")),
+        session_key(Peer("telegram", "dm", "a")),
+    }
+
+    assert len(keys) == 8
+
+
+@given(PEERS, PEERS, SETTINGS)
+@example(Peer("matrix", "dm", "!r", "x.org"), Peer("matrix", "dm", "!r:x.org"), {})
+@example(Peer("signal", "dm", "group", "x"), Peer("signal", "dm", "group:x"), {})
+def test_equal_keys_mean_equal_parts(one: Peer, other: Peer, settings: dict[str, bool]) -> None:
+    def identity(peer: Peer) -> object:
+        return peer.platform, peer.chat_type, parts_of(peer, **settings)
+
+    same_key = session_key(one, **settings) == session_key(other, **settings)
+
+    assert same_key == (identity(one) == identity(other))
+
+
+@given(PEERS, SETTINGS)
+def test_a_key_is_read_back_as_its_parts(peer: Peer, settings: dict[str, bool]) -> None:
+    key = session_key(peer, **settings)
+    parts = parts_of(peer, **settings)
+
+    assert platform_of(key) == peer.platform
+    assert split_key(key) == (peer.platform, peer.chat_type, parts)
+
+
+@given(
+    st.sampled_from(["telegram", "discord", "slack", "plugin"]),
+    st.sampled_from(["dm", "group", "channel"]),
+    st.lists(st.text(alphabet="ab%@!#/-.0", min_size=1, max_size=5), min_size=1, max_size=2),
+)
+def test_ids_without_a_colon_are_joined_plainly(platform: str, chat_type: str, ids: list[str]) -> None:
+    key = session_key(Peer(platform, chat_type, ids[0], ids[1] if ids[1:] else None))
+
+    assert key == ":".join(["agent", "main", platform, chat_type, *ids])
+
+
+def test_a_key_is_described_in_a_few_words() -> None:
+    assert describe("agent:main:telegram:dm:1001", user_id="501") == "telegram, chat 1001, user 501"
+    assert describe("agent:main:telegram:dm:1:42") == "telegram, chat 1, thread 42"
+    assert describe("agent:main:discord:group:2:7", user_id="7") == "discord, group 2, user 7"
+    assert describe("agent:main:telegram:group:-1:42", thread_id="42") == "telegram, group -1, thread 42"
+    assert describe("agent:main:matrix:dm:!r:x.org") == "matrix, chat !r:x.org"
+    assert describe("not a key") == "not a key"
+    assert platform_of("not a key") is None
