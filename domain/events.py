@@ -70,6 +70,8 @@ class SessionCreated(Payload, frozen=True, array_like=True, gc=False):
     """Seconds since the epoch as a source had them, where `at_us` does not give them back."""
     columns: dict[str, Scalar] = {}
     odd: dict[str, Odd] = {}
+    store: str | None = None
+    """Fingerprint of the store that an import brought it from: the stream is `source:<store>`."""
 
 
 class MessageAppended(Payload, frozen=True, array_like=True, gc=False):
@@ -275,6 +277,10 @@ class SourceRowChanged(Payload, frozen=True, array_like=True, gc=False):
     conflicts: list[str] = []
     odd: dict[str, Odd] = {}
     seen: bytes | None = None
+    messages: list[int] = []
+    """Positions of messages that had gone and are back."""
+    store: str | None = None
+    """The store whose row this is, for kind "route"."""
 
 
 class SourceRowGone(Payload, frozen=True, array_like=True, gc=False):
@@ -284,7 +290,9 @@ class SourceRowGone(Payload, frozen=True, array_like=True, gc=False):
     kind: Literal["session", "message", "route"]
     row: str
     messages: list[int] = []
-    """Positions of the messages that are gone, for kind "message"."""
+    """Positions of the messages that are gone: for kind "message", and with a session for "session"."""
+    store: str | None = None
+    """The store whose row this was, for kind "route"."""
 
 
 # --- route streams ---------------------------------------------------------------------------------
@@ -312,6 +320,8 @@ class SessionRerouted(Payload, frozen=True, array_like=True, gc=False):
     """The source's own routing entry (JSON text), for cause "import"."""
     entry_created_us: int | None = None
     entry_updated_us: int | None = None
+    store: str | None = None
+    """The store that said so, for cause "import"."""
 
 
 class RouteClosed(Payload, frozen=True, array_like=True, gc=False):
@@ -321,6 +331,8 @@ class RouteClosed(Payload, frozen=True, array_like=True, gc=False):
     key: str
     previous: str | None
     cause: Cause
+    store: str | None = None
+    """The store that said so, for cause "import"."""
 
 
 # --- title streams ---------------------------------------------------------------------------------

@@ -63,11 +63,6 @@ class SessionFacts(Struct, frozen=True, kw_only=True):
     def has_messages(self) -> bool:
         return self.message_count > 0 or self.last_message_position is not None
 
-    @property
-    def is_side(self) -> bool:
-        """Made beside a conversation (branch, delegate, tool run), or running by itself."""
-        return self.parent_kind in SIDE_CHILDREN or self.source in NEVER_ROUTED
-
 
 class RouteFacts(Struct, frozen=True, kw_only=True):
     """One time that a key came to lead to a session, or its route as an import found it.

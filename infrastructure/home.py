@@ -20,6 +20,20 @@ def default_home() -> Path:
     return Path(os.environ.get("RETOLD_HOME") or "~/.retold").expanduser()
 
 
+def make_home(path: Path) -> None:
+    """Make the folder, 0700, where it is not there.
+
+    Raises:
+        NoRoom: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise NoRoom(
+            f"the home {path} cannot be made: {error.strerror}", hint="choose another with --home"
+        ) from error
+
+
 class Home:
     """An open home: its log, its projections' file and what keeps them equal."""
 
@@ -31,12 +45,7 @@ class Home:
         """
         self.path = path
         if not read_only:
-            try:
-                path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            except OSError as error:
-                raise NoRoom(
-                    f"the home {path} cannot be made: {error.strerror}", hint="choose another with --home"
-                ) from error
+            make_home(path)
         self.log = Log(path / EVENTS, read_only=read_only, actor=actor)
         self.state = StateFile(path)
         self.projector = Projector(self.log, self.state)

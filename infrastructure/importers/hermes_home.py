@@ -10,11 +10,14 @@ import apsw
 
 from ...domain.errors import NotAStore, StoreBusy
 from .hermes_reader import HermesReader
-from .salvage import DAMAGE, ask, be_lenient
+from .salvage import DAMAGE, Lost, ask, be_lenient
 from .source_check import SourceCheck
 from .source_file import SourceFile, prepare
 
 __all__ = ["HermesHome"]
+
+#: Tables that every home has which is worth reading; one that a damaged schema hides is lost.
+EXPECTED = {"messages", "gateway_routing", "session_model_usage"}
 
 
 class HermesHome(HermesReader):
@@ -29,7 +32,9 @@ class HermesHome(HermesReader):
         damage: list[str],
     ) -> None:
         super().__init__(path, db, tables)
-        self.damage.extend(damage)
+        for sentence in damage:
+            self._add_damage(sentence)
+            self._miss(EXPECTED - tables)
         self._source = source
         self._check: SourceCheck | None = None
         self._open = True
@@ -84,6 +89,11 @@ class HermesHome(HermesReader):
         """
         if self._close():
             self._source.settle()
+
+    def _miss(self, tables: set[str]) -> None:
+        for table in sorted(tables):
+            detail = "the whole table: the damaged schema does not show it"
+            self._add(Lost(table, None, None, None, detail))
 
     def __enter__(self) -> Self:
         return self

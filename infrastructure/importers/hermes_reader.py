@@ -88,7 +88,7 @@ class HermesReader:
             row = dict(zip(columns, values, strict=True))
             session_id = values[place]
             if isinstance(session_id, str):
-                session_id = self._true_session(rowid, session_id, owners.get(rowid, session_id))
+                session_id = self._true_session(session_id, owners.get(rowid, session_id))
                 row["id"] = session_id
                 self._session_ids.add(session_id)
                 yield row
@@ -217,7 +217,7 @@ class HermesReader:
                 detail = "part of it is on a damaged page"
                 self._add(Lost("messages", rowid, rowid, self._session_of(rowid), detail, 1))
 
-    def _true_session(self, rowid: int, told: str, indexed: str) -> str:
+    def _true_session(self, told: str, indexed: str) -> str:
         """Which of two ids a session bears, where its row and the index of the table disagree."""
         if told == indexed or self._has_messages(told) or not self._has_messages(indexed):
             return told

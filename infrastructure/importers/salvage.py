@@ -133,7 +133,7 @@ class TableScan:
     def between(self, first: int, last: int) -> list[Found]:
         """The rows of a range in one query; [] if some row in it needs to be read alone."""
         try:
-            rows = self._db.execute(self._between, (first, last)).fetchall()
+            rows = ask(self._db, self._between, (first, last))
         except (*DAMAGE, UnicodeDecodeError):
             return []
         in_order = all(a[0] < b[0] for a, b in pairwise(rows))
@@ -215,9 +215,7 @@ class TableScan:
         """Up to where rows may be looked for; a bounded stretch if nothing names the highest."""
         if self._limit is None:
             named, edge = self._known_highest(), self._right_edge()
-            if named is None:
-                self._limit = edge
-            elif named < edge <= named + PATIENCE:
+            if named is None or named < edge <= named + PATIENCE:
                 self._limit = edge
             else:  # a right edge that is unreadable, or far off: then itself a sign of damage
                 self._limit = named

@@ -15,8 +15,12 @@ _TREE = re.compile(r"^(?:\*\*\*.*\n)?Tree (\d+) ", re.MULTILINE)
 #: Tokenizers that cut the same words in every SQLite since FTS5 began. The trigram tokenizer does
 #: not (an index made by 3.40 counts as malformed in 3.54), so its words cannot be held against the
 #: text; of those indexes only the structure is read.
-_STABLE = re.compile(r"tokenize\s*=\s*['\"]\s*(?!unicode61|ascii|porter)", re.IGNORECASE)
+_OTHER_TOKENIZER = re.compile(r"tokenize\s*=\s*['\"]\s*(?!unicode61|ascii|porter)", re.IGNORECASE)
+#: How many answers about one object are looked at.
 LIMIT = 20
+#: How many messages are compared in one query, so that a damaged page hides few others.
+STRETCH = 500
+MOST_IDS = 50_000_000
 
 
 class SourceCheck:
@@ -80,11 +84,13 @@ def check(db: apsw.Connection) -> Iterator[str]:
     for _, name, statement in objects:
         if re.match(r"CREATE VIRTUAL TABLE .*USING\s+fts5\b", statement, re.IGNORECASE | re.DOTALL):
             yield from _check_fts(db, name, statement)
+    yield from _compare_texts(db)
 
 
 def _check_table(db: apsw.Connection, name: str, roots: dict[int, str]) -> Iterator[str]:
+    """A table's pages, and its rows against each of its indexes."""
     try:
-        answers = ask(db, f"PRAGMA quick_check({quoted(name)})")
+        answers = ask(db, f"PRAGMA integrity_check({quoted(name)})")
     except (*DAMAGE, apsw.SQLError):
         yield f"table {name} is damaged"
         return
@@ -96,6 +102,8 @@ def _check_table(db: apsw.Connection, name: str, roots: dict[int, str]) -> Itera
             yield from (f"{roots.get(tree, f'table {name}')} is damaged" for tree in sorted(trees))
         elif named := re.search(r"(?:in|from) index (\S+)", answer):
             yield f"index {named[1]} does not agree with table {name}"
+        elif " value in " in answer:
+            yield f"table {name} holds what its own definition forbids: {answer}"
         else:
             yield f"table {name} is damaged"
 
@@ -103,19 +111,45 @@ def _check_table(db: apsw.Connection, name: str, roots: dict[int, str]) -> Itera
 def _check_fts(db: apsw.Connection, name: str, statement: str) -> Iterator[str]:
     damaged = f"the search index {name} is damaged (Retold makes its own, nothing is lost by it)"
     try:
-        if not _STABLE.search(statement):
-            answers = ask(db, f"PRAGMA quick_check({quoted(name)})")
-            if answers != [("ok",)]:
+        if not _OTHER_TOKENIZER.search(statement):
+            if ask(db, f"PRAGMA quick_check({quoted(name)})") != [("ok",)]:
                 yield damaged
-                return
         else:
-            probe = quoted(f"{name}_words")
-            db.execute(f"CREATE VIRTUAL TABLE temp.{probe} USING fts5vocab(main, {quoted(name)}, instance)")
-            db.execute(f"SELECT count(*), sum(offset) FROM temp.{probe}").fetchall()
+            words = f"temp.{quoted(name + '_words')}"
+            ask(db, f"CREATE VIRTUAL TABLE {words} USING fts5vocab(main, {quoted(name)}, row)")
+            ask(db, f"SELECT count(*), sum(cnt) FROM {words}")
     except DAMAGE:
         yield damaged
     except apsw.SQLError:
         return  # a tokenizer that is not loaded here: not ours to judge
+
+
+def _compare_texts(db: apsw.Connection) -> Iterator[str]:
+    """Hermes' search index holds a copy of each text: a damaged letter shows by nothing else."""
+    sql = (
+        "SELECT m.id FROM messages AS m NOT INDEXED JOIN messages_fts_content AS f ON f.id = m.id"
+        " WHERE m.id BETWEEN ? AND ? AND f.c0 IS NOT coalesce(m.content, '') || ' '"
+        " || coalesce(m.tool_name, '') || ' ' || coalesce(m.tool_calls, '')"
+    )
+    differ: list[int] = []
+    compared = 0
+    try:
+        last = ask(db, "SELECT max(id) FROM messages_fts_content")[0][0] or 0
+        for first in range(1, min(last, MOST_IDS) + 1, STRETCH):
+            try:
+                differ += [i for (i,) in ask(db, sql, (first, first + STRETCH - 1))]
+                compared += STRETCH
+            except DAMAGE:
+                continue  # rows that cannot be read are named by the reader
+    except (*DAMAGE, apsw.SQLError):
+        return  # another layout of the index
+    if len(differ) > max(LIMIT, compared // 20):
+        return  # an index that is told something else, or not kept up: no sign of damage
+    for message_id in differ[:LIMIT]:
+        yield (
+            f"message {message_id}: its text and the copy in the search index differ,"
+            " so one of them is damaged"
+        )
 
 
 def _unique(sentences: Iterator[str]) -> Iterator[str]:

@@ -1,0 +1,395 @@
+"""What is wrong with the chats of a store, and why each key leads where it leads.
+
+One function a kind of finding (DESIGN.md, "Asking why"). The three that need to know which sessions
+make up one conversation ask `Chats`. Nothing here is inferred from "is not the most recent" alone:
+a key that moved forward, and a person's own reset, /resume or handoff, are sound.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from .chats import CHOSEN_CAUSES, Candidate, Chats, evidence_of
+from .ends import SWITCH, is_hard, is_reset
+from .facts import ConflictFacts, RouteFacts, SessionFacts, World
+from .keys import canonical_whatsapp
+from .repair import CONTESTED, Donors
+
+Kind = Literal[
+    "jumped_back",
+    "reset_undone",
+    "routed_to_ended",
+    "dangling_route",
+    "two_continuations",
+    "crossed_key",
+    "identity_lost",
+    "stranded",
+    "source_conflict",
+]
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something that a person should know of, with the events that show it.
+
+    Attributes:
+        session_id: the session that it is about; of a jump, the one that the chat belongs to.
+        facts: ids, times (`…_us`) and numbers for whoever words it; `detail` holds no times.
+        remedy: a command that exists.
+    """
+
+    kind: Kind
+    detail: str
+    remedy: str
+    key: str | None = None
+    session_id: str | None = None
+    evidence: tuple[int, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    facts: dict[str, str | int] = {}
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """Why a key leads where it leads.
+
+    Attributes:
+        route: the decision, None where the key leads nowhere.
+        sessions: the ids of the conversation, oldest first.
+    """
+
+    key: str
+    route: RouteFacts | None
+    candidates: tuple[Candidate, ...]
+    findings: tuple[Finding, ...]
+    sessions: tuple[str, ...]
+
+
+def audit(world: World) -> list[Finding]:
+    """Every finding of the store, each once, jumps first."""
+    return _audit(Chats(world))
+
+
+def _audit(chats: Chats) -> list[Finding]:
+    return [
+        *jumped_back(chats),
+        *reset_undone(chats),
+        *routed_to_ended(chats),
+        *dangling_route(chats),
+        *two_continuations(chats),
+        *crossed_key(chats),
+        *identity_lost(chats),
+        *stranded(chats),
+        *source_conflict(chats),
+    ]
+
+
+def explain(world: World, key: str) -> Explanation:
+    """The decision, the candidates and the findings of one key."""
+    chats = Chats(world)
+    route = world.route_of(key)
+    members = list(chats.members(key))
+    claimants = [
+        world.sessions[record.orphan_id]
+        for record in chats.records.values()
+        if any(world.sessions[donor].key == key for donor in record.donor_ids)
+    ]
+    known = {session.id: session for session in (*members, *claimants)}
+    if route is not None and route.session_id in world.sessions:
+        known.setdefault(route.session_id, world.sessions[route.session_id])
+    ordered = sorted(known.values(), key=lambda s: (s.started_us, s.id))
+    findings = tuple(
+        finding
+        for finding in _audit(chats)
+        if finding.key == key
+        or finding.session_id in known
+        or any(candidate.session_id in known for candidate in finding.candidates)
+    )
+    return Explanation(
+        key=key,
+        route=route,
+        candidates=tuple(chats.candidate(session, key) for session in ordered),
+        findings=findings,
+        sessions=tuple(session.id for session in ordered),
+    )
+
+
+def jumped_back(chats: Chats) -> Iterator[Finding]:
+    """A key came to lead to a session while another of its conversation had later activity."""
+    for lead in chats.leads:
+        rivals = lead.rivals()
+        if not rivals:
+            continue
+        last_us, owner = rivals[0]
+        target = lead.target
+        before_us = lead.active_before(last_us)
+        facts: dict[str, str | int] = {
+            "leads_to": target.id,
+            "belongs_to": owner.id,
+            "belongs_last_us": last_us,
+            "cause": lead.came.cause,
+        }
+        if before_us is not None:
+            facts["leads_to_last_us"] = before_us
+        detail = (
+            f"The key leads to {target.id}, while {owner.id} of the same conversation was in use"
+            " later; no reset, resume or handoff is on record that explains it."
+        )
+        after_us = chats.world.activity.first_after(target.id, last_us)
+        if after_us is not None:
+            facts |= {"second_history": 1, "second_history_us": after_us}
+            detail += f" {target.id} has been written to since, so the chat has two histories."
+        passed = {session.id: session for _, session in rivals}
+        for session in (s for _, rival in rivals for s in chats.chain(rival)):
+            passed.setdefault(session.id, session)
+        record = chats.records.get(owner.id)
+        repairable = record is not None and record.adoptable
+        yield Finding(
+            kind="jumped_back",
+            key=lead.key,
+            session_id=owner.id,
+            detail=detail,
+            evidence=evidence_of(target, *passed.values(), routes=(lead.came, lead.route)),
+            candidates=tuple(chats.candidate(s, lead.key) for s in {**passed, target.id: target}.values()),
+            remedy=_REPAIR if repairable else _why(lead.key),
+            facts=facts,
+        )
+
+
+def reset_undone(chats: Chats) -> Iterator[Finding]:
+    """A key leads to a session that was last in use before a reset of the same key."""
+    for lead in chats.leads:
+        if lead.came.cause in CHOSEN_CAUSES:
+            continue
+        target = lead.target
+        undone = []
+        for at_us, fence in lead.boundaries:
+            if not is_reset(fence.end_reason) or target.started_us >= at_us:
+                continue
+            if any(left_us >= at_us and s.end_reason == SWITCH for left_us, s in lead.boundaries):
+                continue
+            fence_us = chats.world.activity.last_before(fence.id, at_us)
+            ours_us = lead.active_before(at_us)
+            if (target.started_us if ours_us is None else ours_us) < (fence_us or fence.started_us):
+                undone.append((at_us, fence))
+        if undone:
+            at_us, fence = max(undone, key=lambda pair: (pair[0], pair[1].id))
+            passed = {session.id: session for _, session in undone} | {target.id: target}
+            yield Finding(
+                kind="reset_undone",
+                key=lead.key,
+                session_id=target.id,
+                detail=f"The key leads to {target.id}, which was last in use before the reset that"
+                f" ended {fence.id} ({fence.end_reason}) in the same chat.",
+                evidence=evidence_of(target, fence, routes=(lead.came, lead.route)),
+                candidates=tuple(chats.candidate(s, lead.key) for s in passed.values()),
+                remedy=_why(lead.key),
+                facts={"leads_to": target.id, "fence": fence.id, "reset_us": at_us},
+            )
+
+
+def routed_to_ended(chats: Chats) -> Iterator[Finding]:
+    """A key leads to a session that ended hard."""
+    for lead in chats.leads:
+        target = lead.target
+        if is_hard(target.end_reason):
+            others = [s for s in chats.members(lead.key) if s.id != target.id]
+            yield Finding(
+                kind="routed_to_ended",
+                key=lead.key,
+                session_id=target.id,
+                detail=f"The key leads to {target.id}, which ended for good ({target.end_reason}).",
+                evidence=evidence_of(target, routes=(lead.came, lead.route)),
+                candidates=tuple(chats.candidate(s, lead.key) for s in (target, *others)),
+                remedy=_why(lead.key),
+                facts={"leads_to": target.id, "ended_us": target.ended_us or 0},
+            )
+
+
+def dangling_route(chats: Chats) -> Iterator[Finding]:
+    """A key leads to a session that does not exist."""
+    for key in chats.world.routes:
+        route = chats.world.route_of(key)
+        if route is None:
+            continue
+        target = chats.world.sessions.get(route.session_id)
+        if target is not None and not target.source_gone:
+            continue
+        known = sorted(
+            (s for s in chats.members(key) if s.id != route.session_id),
+            key=lambda s: (s.last_active_us or s.started_us, s.id),
+            reverse=True,
+        )
+        what = "does not exist" if target is None else "is gone from the store it came from"
+        last = f" The chat's last known session is {known[0].id}." if known else ""
+        facts: dict[str, str | int] = {"leads_to": route.session_id}
+        yield Finding(
+            kind="dangling_route",
+            key=key,
+            session_id=route.session_id,
+            detail=f"The key leads to {route.session_id}, which {what}.{last}",
+            evidence=evidence_of(*known[:1], routes=(route,)),
+            candidates=tuple(chats.candidate(session, key) for session in known),
+            remedy=_why(key),
+            facts=facts | ({"last_known": known[0].id} if known else {}),
+        )
+
+
+def two_continuations(chats: Chats) -> Iterator[Finding]:
+    """A compressed session goes on in more than one other."""
+    for parent in chats.world.in_order:
+        twins = chats.world.children(parent.id, "continuation")
+        if len(twins) < 2:
+            continue
+        key = chats.key_of(parent) or next((twin.bears for twin in twins if twin.bears), None)
+        recent = max(twins, key=lambda s: (s.last_active_us or s.started_us, s.id))
+        route = None if key is None else chats.world.route_of(key)
+        leads = f" The key leads to {route.session_id}." if route else ""
+        facts: dict[str, str | int] = {"parent": parent.id, "most_recent": recent.id}
+        yield Finding(
+            kind="two_continuations",
+            key=key,
+            session_id=parent.id,
+            detail=f"{parent.id} is continued by {len(twins)} sessions:"
+            f" {', '.join(twin.id for twin in twins)}; {recent.id} was in use last.{leads}",
+            evidence=evidence_of(parent, *twins, routes=(route,) if route else ()),
+            candidates=tuple(chats.candidate(twin, key) for twin in twins),
+            remedy=f"retold sessions tree {parent.id}",
+            facts=facts | ({"leads_to": route.session_id} if route else {}),
+        )
+
+
+def crossed_key(chats: Chats) -> Iterator[Finding]:
+    """A continuation bears another key, chat or user than the session it continues."""
+    for child in chats.world.in_order:
+        parent = chats.world.sessions.get(child.parent_id or "")
+        if parent is None or child.parent_kind != "continuation":
+            continue
+        differing = [
+            f"{name} {theirs} instead of {ours}"
+            for name, ours, theirs in _identities(parent, child)
+            if ours and theirs and ours != theirs
+        ]
+        if differing:
+            yield Finding(
+                kind="crossed_key",
+                key=child.key or parent.key,
+                session_id=child.id,
+                detail=f"{child.id} continues {parent.id} but bears {', '.join(differing)}.",
+                evidence=evidence_of(parent, child),
+                candidates=tuple(chats.candidate(s) for s in (parent, child)),
+                remedy=f"retold sessions tree {parent.id}",
+                facts={"parent": parent.id},
+            )
+
+
+def _identities(parent: SessionFacts, child: SessionFacts) -> Iterator[tuple[str, str | None, str | None]]:
+    yield "key", parent.bears, child.bears
+    same_key = parent.bears is not None and parent.bears == child.bears
+    names = (("chat", parent.chat_id, child.chat_id), ("user", parent.user_id, child.user_id))
+    for name, ours, theirs in names:
+        if same_key and name == "user" and "dm" not in (parent.chat_type, child.chat_type):
+            continue  # a room or thread that its people share: whoever spoke
+        if same_key and "whatsapp" in (parent.source, child.source):
+            ours, theirs = canonical_whatsapp(ours), canonical_whatsapp(theirs)
+        yield name, ours, theirs
+
+
+def identity_lost(chats: Chats) -> Iterator[Finding]:
+    """A session had a key and lost it."""
+    for session in chats.world.in_order:
+        if session.lost_key is not None and session.key is None:
+            record = chats.records.get(session.id)
+            repairable = record is not None and record.adoptable
+            yield Finding(
+                kind="identity_lost",
+                key=session.lost_key,
+                session_id=session.id,
+                detail=f"{session.id} bore the key {session.lost_key} and has lost it.",
+                evidence=evidence_of(session),
+                candidates=(chats.candidate(session, session.lost_key),),
+                remedy=_REPAIR if repairable else f"retold sessions show {session.id}",
+            )
+
+
+def stranded(chats: Chats) -> Iterator[Finding]:
+    """A session with messages and no key, of a source whose sessions have keys here."""
+    donors = Donors(chats.world)
+    for record in chats.records.values():
+        orphan = chats.world.sessions[record.orphan_id]
+        if orphan.source_gone:
+            continue
+        named = [chats.world.sessions[donor_id] for donor_id in record.donor_ids]
+        facts: dict[str, str | int] = {"claims": len(named)}
+        remedy = f"retold sessions show {orphan.id}"
+        key = None
+        if record.adoptable and record.donor_id is not None:
+            key, remedy = record.session_key, _REPAIR
+            detail = f"Only {record.donor_id} can be what it goes on from ({record.evidence})."
+            facts["evidence"] = record.evidence
+        elif record.reason == CONTESTED:
+            detail = f"Another session without a key could go on from {record.donor_id} as well."
+        elif named:
+            detail = f"It could go on from any of {', '.join(s.id for s in named)}."
+        elif orphan.parent_id:
+            ancestor = next((s for s in chats.chain(orphan)[1:] if s.bears is not None), None)
+            detail = f"Its parent {orphan.parent_id} has no key of this source to give."
+            if ancestor is not None:
+                key = ancestor.bears
+                named = [ancestor]
+                detail += f" Further up, {ancestor.id} bears one: adopt its parent first."
+                remedy = _REPAIR
+            else:
+                remedy = f"retold sessions tree {orphan.id}"
+        else:
+            detail = "No session with a key fell quiet when it began."
+            nearest = donors.last_before(orphan)
+            if nearest is not None:
+                apart_us = orphan.started_us - (nearest.last_active_us or nearest.started_us)
+                detail += f" The last one before it is {nearest.id}."
+                facts |= {"last_keyed": nearest.id, "apart_us": apart_us}
+                needed_s = math.ceil(apart_us / 1_000_000)
+                if [donor.id for donor in donors.within(orphan, needed_s)] == [nearest.id]:
+                    remedy = f"{_REPAIR} --max-gap-seconds {needed_s}"
+        yield Finding(
+            kind="stranded",
+            key=key,
+            session_id=orphan.id,
+            detail=f"{orphan.id} has messages but no key to be found by. {detail}",
+            evidence=evidence_of(orphan, *named),
+            candidates=tuple(chats.candidate(session, session.key) for session in named),
+            remedy=remedy,
+            facts=facts,
+        )
+
+
+def source_conflict(chats: Chats) -> Iterator[Finding]:
+    """The source changed what was also changed here."""
+    grouped: dict[tuple[str | None, str | None], list[ConflictFacts]] = {}
+    for conflict in chats.world.conflicts:
+        grouped.setdefault((conflict.session_id, conflict.key), []).append(conflict)
+    for (session_id, key), conflicts in grouped.items():
+        columns = ", ".join(dict.fromkeys(conflict.column for conflict in conflicts))
+        what = session_id or key or "the store"
+        facts: dict[str, str | int] = {}
+        for conflict in conflicts:
+            facts[f"ours_{conflict.column}"] = conflict.ours or ""
+            facts[f"theirs_{conflict.column}"] = conflict.theirs or ""
+        yield Finding(
+            kind="source_conflict",
+            key=key,
+            session_id=session_id,
+            detail=f"The source changed {columns} of {what}, as was done here too; ours stays.",
+            evidence=tuple(sorted({conflict.position for conflict in conflicts})),
+            remedy=f"retold sessions show {session_id}" if session_id else _why(key or ""),
+            facts=facts,
+        )
+
+
+_REPAIR: Final = "retold sessions repair-routing"
+
+
+def _why(key: str) -> str:
+    return f"retold why {shlex.quote(key)}"

@@ -1,0 +1,46 @@
+"""Where a key leads, and moving it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from . import events as e
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One key's stream. `session_id` is None where it leads nowhere."""
+
+    key: str
+    version: int = 0
+    session_id: str | None = None
+
+    def lead_to(
+        self,
+        session_id: str,
+        cause: e.Cause,
+        *,
+        candidates: list[e.RouteCandidate] | None = None,
+        evidence: list[str] | None = None,
+    ) -> e.SessionRerouted | None:
+        """Lead to a session from now on. None where it leads there already."""
+        if self.session_id == session_id:
+            return None
+        return e.SessionRerouted(
+            key=self.key,
+            session_id=session_id,
+            previous=self.session_id,
+            cause=cause,
+            candidates=candidates or [],
+            evidence=evidence or [],
+        )
+
+
+def evolve(state: Route, version: int, payload: object) -> Route:
+    """The state after an event."""
+    match payload:
+        case e.SessionRerouted():
+            return Route(payload.key, version, payload.session_id)
+        case e.RouteClosed():
+            return Route(payload.key, version, None)
+        case _:
+            return msgspec.structs.replace(state, version=version)

@@ -1,0 +1,84 @@
+"""What a read command opens: the log, and the projections as they are now or were at a point."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import tzinfo
+from pathlib import Path
+
+import apsw
+
+from .clock import now_us
+from .home import Home
+from .projector import Lag
+from .when import Point, parse_point
+
+
+class View:
+    """Projections to query, and how they stand to the log."""
+
+    def __init__(self, home: Home, db: apsw.Connection, lag: Lag, point: Point | None, now: int) -> None:
+        self.home = home
+        self.log = home.log
+        self.db = db
+        self.lag = lag
+        self.point = point
+        self.now_us = now
+        """The clock when the command began; the point's own time where one was asked for."""
+
+    @property
+    def known_at(self) -> int:
+        """The position that the answer rests on."""
+        return self.lag.position if self.point is None or self.point.position is None else self.point.position
+
+    def remarks(self) -> list[str]:
+        """What a reader must know of the answer, a sentence each: for standard error."""
+        said = []
+        if self.point is not None and self.point.at_us is not None:
+            from datetime import UTC, datetime
+
+            when = datetime.fromtimestamp(self.point.at_us / 1e6, UTC)
+            said.append(f"as of {when:%Y-%m-%dT%H:%M:%SZ}, known at position #{self.known_at}")
+        elif self.point is None and self.lag.events:
+            said.append(f"the answer is {self.lag.events} event(s) behind the log; another process holds it")
+        for name, why in self.lag.detached.items():
+            said.append(f"{name} is set aside ({why}); tell it again with: retold projections rebuild {name}")
+        for name, why in self.lag.told_again.items():
+            if why != "it was not there":
+                said.append(f"{name} was told again from the log: {why}")
+        return said
+
+
+@contextlib.contextmanager
+def reading(
+    home: Path, at: str | None = None, *, zone: tzinfo | None = None, settle: bool = False
+) -> Iterator[View]:
+    """Open `home` for a read command; folds what is missing if the lock is had within 50 ms.
+
+    `settle` also lets the search index catch up, which a search needs.
+
+    Raises:
+        NoSuchHome: it holds no log. BadUsage: `at` cannot be read. LogDamaged, NeedsUpgrade, …
+    """
+    now = now_us()
+    point = None if at is None else parse_point(at, now_us=now, zone=zone)
+    opened = Home(home, read_only=True)
+    try:
+        if point is None:
+            lag = opened.catch_up()
+            if settle:
+                opened.projector.settle()
+            yield View(opened, opened.state.reader(), lag, None, now)
+        else:
+            from .history import state_at
+
+            db = state_at(opened.log, home, point)
+            head = opened.log.head().position
+            then = now if point.at_us is None else point.at_us
+            try:
+                yield View(opened, db, Lag(head, head), point, then)
+            finally:
+                db.close()
+    finally:
+        opened.close()

@@ -1,0 +1,32 @@
+"""The one retry policy: a lost race or a busy database, decided again from fresh state, with a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import tenacity
+
+from ..domain.errors import StoreBusy, VersionConflict
+
+Result = TypeVar("Result")
+ATTEMPTS = 12
+
+_policy = tenacity.Retrying(
+    retry=tenacity.retry_if_exception_type((VersionConflict, StoreBusy)),
+    wait=tenacity.wait_random(0.0, 0.02) + tenacity.wait_exponential(multiplier=0.001, max=0.25),
+    stop=tenacity.stop_after_attempt(ATTEMPTS),
+    reraise=True,
+)
+
+
+def decide_again(decide: Callable[[], Result]) -> Result:
+    """Run `decide` (load, decide, save) until it is not beaten by another writer.
+
+    Only the insert may be retried with it: snapshots and notices come after the commit, and a retry
+    around them would store one command twice.
+
+    Raises:
+        VersionConflict, StoreBusy: after the last attempt; nothing was written.
+    """
+    return _policy.copy()(decide)
