@@ -130,6 +130,7 @@ def jumped_back(chats: Chats) -> Iterator[Finding]:
             "belongs_to": owner.id,
             "belongs_last_us": last_us,
             "cause": lead.came.cause,
+            "passed_over": len(rivals),
         }
         if before_us is not None:
             facts["leads_to_last_us"] = before_us
@@ -141,8 +142,8 @@ def jumped_back(chats: Chats) -> Iterator[Finding]:
         if after_us is not None:
             facts |= {"second_history": 1, "second_history_us": after_us}
             detail += f" {target.id} has been written to since, so the chat has two histories."
-        passed = {session.id: session for _, session in rivals}
-        for session in (s for _, rival in rivals for s in chats.chain(rival)):
+        passed = {session.id: session for _, session in rivals[:_MOST_NAMED]}
+        for session in chats.chain(owner):
             passed.setdefault(session.id, session)
         record = chats.records.get(owner.id)
         repairable = record is not None and record.adoptable
@@ -373,6 +374,7 @@ def source_conflict(chats: Chats) -> Iterator[Finding]:
     for (session_id, key), conflicts in grouped.items():
         columns = ", ".join(dict.fromkeys(conflict.column for conflict in conflicts))
         what = session_id or key or "the store"
+        other = _why(key) if key else "retold log"
         facts: dict[str, str | int] = {}
         for conflict in conflicts:
             facts[f"ours_{conflict.column}"] = conflict.ours or ""
@@ -383,12 +385,13 @@ def source_conflict(chats: Chats) -> Iterator[Finding]:
             session_id=session_id,
             detail=f"The source changed {columns} of {what}, as was done here too; ours stays.",
             evidence=tuple(sorted({conflict.position for conflict in conflicts})),
-            remedy=f"retold sessions show {session_id}" if session_id else _why(key or ""),
+            remedy=f"retold sessions show {session_id}" if session_id else other,
             facts=facts,
         )
 
 
 _REPAIR: Final = "retold sessions repair-routing"
+_MOST_NAMED: Final = 20  # a chat may hold thousands of sessions that nobody ended
 
 
 def _why(key: str) -> str:

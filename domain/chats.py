@@ -193,7 +193,10 @@ class Lead:
                 continue
             if self.moment_us is not None:
                 last_us = self.world.activity.last_before(rival.id, self.moment_us)
-            if last_us is None or last_us <= max(self.behind[-1].started_us, fence_us):
+            # The session just left was not left by an earlier /resume or reset of another.
+            left = rival.id == self.came.previous_id
+            since_us = max(self.behind[-1].started_us, -1 if left else fence_us)
+            if last_us is None or last_us <= since_us:
                 continue
             ours_us = self.active_before(last_us if self.moment_us is None else self.moment_us)
             if (ours_us is None or ours_us < last_us) and self._passed_over(rival, last_us, ours_us):

@@ -12,6 +12,7 @@ from . import events as e
 from .events import Odd, Visibility
 from .source_rows import Row, Value, as_text, same, time_us, told_by, value_of
 
+# In the order of MessageAppended's fields.
 TEXTS: Final = (
     "content",
     "tool_name",
@@ -104,9 +105,7 @@ def message_appended(row: Mapping[str, Value], *, at_us: int) -> e.MessageAppend
     source_id = row.get("id")
     return e.MessageAppended(
         role,
-        *texts[:11],
-        effect_disposition=texts[11],
-        api_content=texts[12],
+        *texts,
         token_count=tokens,
         observed=observed,
         visibility=shown(row),

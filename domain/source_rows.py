@@ -243,8 +243,10 @@ def session_payloads(
     payloads: list[Payload] = []
     row = old
     for payload in _typed(old, new, continuation):
-        payloads.append(payload)
-        row = seen_after(row, payload, 0)
+        after = seen_after(row, payload, 0)
+        if differing(row, after):  # else it can say no more than was said
+            payloads.append(payload)
+            row = after
     rest = differing(row, new)
     if rest:
         payloads.append(_changed(new, rest, parent_kind))
@@ -319,6 +321,8 @@ def _end(old: Row, new: Row, continuation: str | None) -> Iterator[Payload]:
             yield e.SessionReopened()
         return
     ended_at = float(at) if isinstance(at, (int, float)) else None
+    if ended_at is None and old.get("ended_at") is not None:
+        return  # it had ended, and the new time is none: no end can say it
     if reason == COMPRESSION and continuation is not None:
         yield e.SessionCompressed(continuation, ended_at)
     else:

@@ -171,6 +171,10 @@ class TableScan:
             return found
         sound = {row[0]: row for row in found if row[0] >= start and self._stands(row)}
         self.misplaced += len(found) - len(sound)
+        previous = max(start - 1, 0)
+        for rowid in sorted(sound):
+            self._note(previous + 1, rowid - 1)
+            previous = rowid
         return [sound[rowid] for rowid in sorted(sound)]
 
     def _stands(self, row: Found) -> bool:
@@ -184,9 +188,11 @@ class TableScan:
         tried, tries, step = first, 0, 1
         while tried <= limit:
             found, broken = self._read(self._from, self._from_raw, tried, 1)
-            if not broken and (not found or found[0][0] >= tried):
-                self._note(first, tried - 1)
-                return found[0][0] if found else None
+            if not broken and not found:
+                break
+            if not broken and found[0][0] >= tried:
+                self._note(first, found[0][0] - 1)
+                return found[0][0]
             tries += 1
             step = step * 2 if tries > PATIENCE else 1
             tried += step

@@ -53,7 +53,7 @@ class SourceCheck:
             return  # the reader's own opening has said what is wrong
         try:
             db.set_progress_handler(self._stopped.is_set, 100_000)
-            self._found.extend(_unique(check(db)))
+            self._found.extend(_once(check(db)))
         except apsw.InterruptError:
             pass
         finally:
@@ -89,12 +89,12 @@ def check(db: apsw.Connection) -> Iterator[str]:
 
 def _check_table(db: apsw.Connection, name: str, roots: dict[int, str]) -> Iterator[str]:
     """A table's pages, and its rows against each of its indexes."""
-    try:
-        answers = ask(db, f"PRAGMA integrity_check({quoted(name)})")
-    except (*DAMAGE, apsw.SQLError):
-        yield f"table {name} is damaged"
-        return
-    for (answer,) in answers[:LIMIT]:
+    answers, whole = _answers(db, f"PRAGMA integrity_check({quoted(name)})")
+    if not whole:  # it stumbled over what it was about to name; the quick one looks less closely
+        answers += _answers(db, f"PRAGMA quick_check({quoted(name)})")[0]
+        if set(answers) <= {"ok"}:
+            yield f"table {name} is damaged"
+    for answer in answers:
         if answer == "ok":
             continue
         trees = {int(tree) for tree in _TREE.findall(answer)}
@@ -106,6 +106,16 @@ def _check_table(db: apsw.Connection, name: str, roots: dict[int, str]) -> Itera
             yield f"table {name} holds what its own definition forbids: {answer}"
         else:
             yield f"table {name} is damaged"
+
+
+def _answers(db: apsw.Connection, question: str) -> tuple[list[str], bool]:
+    answers: list[str] = []
+    try:
+        for (answer,) in db.execute(question):
+            answers.append(str(answer))
+    except (*DAMAGE, apsw.SQLError):
+        return answers[:LIMIT], False
+    return answers[:LIMIT], True
 
 
 def _check_fts(db: apsw.Connection, name: str, statement: str) -> Iterator[str]:
@@ -152,9 +162,8 @@ def _compare_texts(db: apsw.Connection) -> Iterator[str]:
         )
 
 
-def _unique(sentences: Iterator[str]) -> Iterator[str]:
-    seen: set[str] = set()
-    for sentence in sentences:
-        if sentence not in seen:
-            seen.add(sentence)
-            yield sentence
+def _once(sentences: Iterator[str]) -> list[str]:
+    """Each sentence once; what is damaged need not be said to disagree as well."""
+    kept = list(dict.fromkeys(sentences))
+    damaged = {sentence.removesuffix(" is damaged") for sentence in kept}
+    return [each for each in kept if each.split(" does not agree")[0] not in damaged - {each}]

@@ -279,6 +279,15 @@ def test_an_orphan_of_a_key_that_never_moved_is_only_stranded(story: Story) -> N
     assert (one.key, one.session_id) == (K, "o")
 
 
+def test_an_entry_read_in_another_zone_did_not_move(story: Story) -> None:
+    """Hermes' entries name no zone: two hours off is not made anew."""
+    story.talk("d", K, 1)
+    story.talk("o", None, 1.001, 2)
+    story.route(K, "d", created=1 + 2 / 24, updated=1 + 2 / 24)
+
+    assert kinds(story) == ["stranded"]
+
+
 def test_an_orphan_of_a_key_that_came_anew_to_its_predecessor_is_a_jump(story: Story) -> None:
     story.talk("d", K, 1)
     story.talk("o", None, 1.001, 2)
@@ -325,6 +334,16 @@ def test_a_recovery_on_record_that_chose_the_older_one_is_a_jump(story: Story) -
     jump = the("jumped_back", found(story))
 
     assert (jump.session_id, jump.facts["belongs_last_us"]) == ("new", 3 * DAY)
+
+
+def test_a_recovery_is_not_explained_by_the_resume_before_it(story: Story) -> None:
+    story.talk("old", K, 1)
+    story.talk("chosen", K, 2, 3)
+    story.talk("left", K, 4, ended=5, end_reason="session_switch")
+    story.route(K, "chosen", 5, "resume", previous_id="left")
+    story.route(K, "old", 6, "recovery", previous_id="chosen")
+
+    assert the("jumped_back", found(story)).session_id == "chosen"
 
 
 def test_a_recovery_of_the_most_recent_one_is_sound(story: Story) -> None:
@@ -528,7 +547,7 @@ def test_a_continuation_of_another_identity_is_crossed(story: Story, identity: d
 
 def test_a_thread_shared_by_two_people_is_not_crossed(story: Story) -> None:
     room = "agent:main:telegram:group:-1:42"
-    told = {"chat_id": "-1", "chat_type": "group", "thread_id": "42"}
+    told: dict[str, Any] = {"chat_id": "-1", "chat_type": "group", "thread_id": "42"}
     story.talk("p", room, 1, ended=2, end_reason="compression", user_id="503", **told)
     story.talk("c", room, 2, parent_id="p", parent_kind="continuation", user_id="504", **told)
     story.route(room, "c")

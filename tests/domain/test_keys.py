@@ -126,7 +126,7 @@ def test_a10_two_chats_never_share_a_key() -> None:
 @given(PEERS, PEERS, SETTINGS)
 @example(Peer("matrix", "dm", "!r", "x.org"), Peer("matrix", "dm", "!r:x.org"), {})
 @example(Peer("signal", "dm", "group", "x"), Peer("signal", "dm", "group:x"), {})
-def test_equal_keys_mean_equal_parts(one: Peer, other: Peer, settings: dict[str, bool]) -> None:
+def test_equal_keys_mean_equal_parts(one: Peer, other: Peer, settings: dict[str, Any]) -> None:
     def identity(peer: Peer) -> object:
         return peer.platform, peer.chat_type, parts_of(peer, **settings)
 
@@ -136,7 +136,7 @@ def test_equal_keys_mean_equal_parts(one: Peer, other: Peer, settings: dict[str,
 
 
 @given(PEERS, SETTINGS)
-def test_a_key_is_read_back_as_its_parts(peer: Peer, settings: dict[str, bool]) -> None:
+def test_a_key_is_read_back_as_its_parts(peer: Peer, settings: dict[str, Any]) -> None:
     key = session_key(peer, **settings)
     parts = parts_of(peer, **settings)
 

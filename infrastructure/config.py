@@ -1,0 +1,93 @@
+"""config.yaml: the settings of a home, as one typed value; an unknown or bad key is named with its line."""
+
+from __future__ import annotations
+
+import re
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from ..domain.errors import BadConfig
+
+NAME = "config.yaml"
+
+
+class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`log:`."""
+
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    """NORMAL is faster, and a power cut may lose the last saves; the file stays whole."""
+
+
+class MirrorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`mirror:`."""
+
+    enabled: bool = True
+    """Whether sessions/sessions.json is kept for readers of that file."""
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings, with their defaults."""
+
+    timezone: str | None = None
+    """An IANA name, for times without an offset; the machine's own zone by default."""
+    log: LogSettings = LogSettings()
+    mirror: MirrorSettings = MirrorSettings()
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The zone of `timezone`, or None for the machine's own."""
+        return None if self.timezone is None else ZoneInfo(self.timezone)
+
+
+def load_config(home: Path) -> Config:
+    """The settings of `home`; defaults where there is no file.
+
+    Raises:
+        BadConfig: it is no YAML, or holds an unknown key or a bad value; names the line.
+    """
+    path = home / NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path} cannot be read: {error}", hint="mend or remove the file") from error
+    import yaml  # only homes with a file pay for it: start-up is imports
+
+    try:
+        value: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "it is no YAML"
+        raise BadConfig(f"{path}{where}: {problem}", hint="mend the line") from error
+    if value is None:
+        return Config()
+    try:
+        config = msgspec.convert(value, Config)
+    except msgspec.ValidationError as error:
+        raise BadConfig(f"{path}{_line(text, str(error))}: {error}", hint="mend or remove the key") from error
+    if config.timezone is not None:
+        try:
+            ZoneInfo(config.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise BadConfig(
+                f"{path}{_line(text, '`timezone`')}: '{config.timezone}' is no time zone",
+                hint="give an IANA name like Europe/Berlin",
+            ) from None
+    return config
+
+
+def _line(text: str, problem: str) -> str:
+    """`, line N` for the key that a message of msgspec's names, if it stands in the text."""
+    names = re.findall(r"`\$?\.?([\w.]+)`", problem)
+    for name in reversed(names):
+        key = name.rsplit(".", 1)[-1]
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.match(rf"\s*['\"]?{re.escape(key)}['\"]?\s*:", line):
+                return f", line {number}"
+    return ""

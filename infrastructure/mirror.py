@@ -1,0 +1,136 @@
+"""sessions/sessions.json: the routing index for readers of that file, under Hermes' names.
+
+Written whole, atomically, and stamped with the position it was told at; an older one never goes over
+a newer. It is a projection like any other: whoever loses it gets it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..domain.errors import NoRoom
+from ..projections.base import Connection
+
+DEBOUNCE_S = 0.5
+FOLDER, NAME = "sessions", "sessions.json"
+STAMP = "_retold"
+README = (
+    "Where each chat's key leads, told from events.db. Written by Retold for readers of this file;"
+    " changing it changes nothing. Off with mirror.enabled: false in config.yaml."
+)
+
+
+def entries(db: Connection) -> dict[str, Any]:
+    """The routing index as Hermes writes it: key -> entry; what the source said, with what is so now."""
+    found: dict[str, Any] = {}
+    for key, session_id, entry, at_us, source, chat_type, name, started_us, last_us, origin in db.execute(
+        "SELECT r.key, r.session_id, r.entry, r.at_us, s.source, s.chat_type, s.display_name, s.started_us,"
+        " s.last_active_us, s.origin_json FROM routes r LEFT JOIN sessions s ON s.id = r.session_id"
+        " ORDER BY r.key"
+    ):
+        value = _decoded(entry)
+        value["session_key"] = key
+        if value.get("session_id") != session_id or "created_at" not in value:
+            value["created_at"] = _local(started_us if started_us is not None else at_us)
+            value["updated_at"] = _local(last_us if last_us is not None else at_us)
+        value["session_id"] = session_id
+        value.setdefault("platform", source)
+        value.setdefault("chat_type", chat_type)
+        value.setdefault("display_name", name)
+        if origin is not None:
+            value.setdefault("origin", _decoded(origin))
+        found[key] = value
+    return found
+
+
+def write_mirror(home: Path, db: Connection, position: int) -> bool:
+    """Write the mirror as told at `position`; False where a newer one stands there.
+
+    Raises:
+        NoRoom: the folder cannot be written.
+    """
+    folder = home / FOLDER
+    path = folder / NAME
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with _locked(folder / ".lock"):
+            if position_of(path) > position:
+                return False
+            text = msgspec.json.format(
+                msgspec.json.encode({"_README": README, STAMP: {"position": position}, **entries(db)}),
+                indent=2,
+            )
+            temporary = folder / f".{NAME}.{os.getpid()}"
+            handle = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+            with open(handle, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except OSError as error:
+        raise NoRoom(f"{path} cannot be written: {error.strerror}", hint="check the folder") from error
+    return True
+
+
+def position_of(path: Path) -> int:
+    """The position that a mirror was told at; -1 for none, or for a file of another's making."""
+    try:
+        return int(msgspec.json.decode(path.read_bytes())[STAMP]["position"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return -1
+
+
+def _decoded(text: str | None) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _local(at_us: int) -> str:
+    """As Hermes writes times there: ISO 8601, local, without an offset."""
+    return datetime.fromtimestamp(at_us / 1e6).isoformat()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Any:
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # and with it the lock
+
+
+class Mirror:
+    """Keeps the mirror behind a writer: at most one write in `DEBOUNCE_S`, the last one at closing."""
+
+    def __init__(self, home: Path, *, enabled: bool) -> None:
+        self._home = home
+        self._enabled = enabled
+        self._pending = False
+        self._written_s = float("-inf")
+
+    def changed(self, db: Connection, position: int) -> None:
+        """A route moved; write now, or later if the last write was a moment ago."""
+        if self._enabled:
+            self._pending = True
+            if time.monotonic() - self._written_s >= DEBOUNCE_S:
+                self.flush(db, position)
+
+    def flush(self, db: Connection, position: int) -> None:
+        """Write what is pending. What cannot be written now is written with the next change."""
+        if self._pending:
+            self._pending = False
+            self._written_s = time.monotonic()
+            with contextlib.suppress(NoRoom):  # the log never waits for its mirror
+                write_mirror(self._home, db, position)

@@ -1,0 +1,63 @@
+"""The mirror of the routing index: told from the log, never older over newer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from retold.infrastructure.engine import SessionEngine
+from retold.infrastructure.mirror import position_of, write_mirror
+
+KEY = "agent:main:telegram:dm:1"
+
+
+def read(home: Path) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = json.loads((home / "sessions" / "sessions.json").read_text("utf-8"))
+    return found
+
+
+def test_a_closed_engine_leaves_a_mirror_of_its_routes(tmp_path: Path) -> None:
+    with SessionEngine(tmp_path) as engine:
+        made = engine.create_session("telegram", key=KEY, chat_id="1", chat_type="dm", display_name="chat 1")
+
+    entry = read(tmp_path)[KEY]
+
+    assert entry["session_id"] == made.session_id
+    assert entry["session_key"] == KEY
+    assert (entry["platform"], entry["chat_type"], entry["display_name"]) == ("telegram", "dm", "chat 1")
+
+
+def test_a_moved_route_moves_in_the_mirror(tmp_path: Path) -> None:
+    with SessionEngine(tmp_path) as engine:
+        engine.create_session("telegram", key=KEY)
+        second = engine.create_session("telegram", key=KEY, cause="reset")
+
+    assert read(tmp_path)[KEY]["session_id"] == second.session_id
+
+
+def test_an_older_one_never_goes_over_a_newer(tmp_path: Path) -> None:
+    with SessionEngine(tmp_path) as engine:
+        engine.create_session("telegram", key=KEY)
+        write_mirror(tmp_path, engine.state.reader(), 1_000)
+
+        assert write_mirror(tmp_path, engine.state.reader(), 999) is False
+    assert position_of(tmp_path / "sessions" / "sessions.json") == 1_000
+
+
+def test_a_mirror_that_somebody_broke_is_written_again(tmp_path: Path) -> None:
+    with SessionEngine(tmp_path) as engine:
+        engine.create_session("telegram", key=KEY)
+        engine.close()
+    (tmp_path / "sessions" / "sessions.json").write_text("{ not json", encoding="utf-8")
+    with SessionEngine(tmp_path) as engine:
+        engine.create_session("telegram", key="agent:main:telegram:dm:2")
+
+    assert set(read(tmp_path)) == {"_README", "_retold", KEY, "agent:main:telegram:dm:2"}
+
+
+def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("mirror:\n  enabled: false\n", encoding="utf-8")
+    with SessionEngine(tmp_path) as engine:
+        engine.create_session("telegram", key=KEY)
+
+    assert not (tmp_path / "sessions").exists()
