@@ -1,0 +1,139 @@
+"""`retold demo`: one chat that jumped back in time, from a killed gateway to the answer, in a made home."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+KEY = "agent:main:telegram:dm:1001"
+WIDTH = 80
+DAY_US = 86_400_000_000
+BEGAN_US = 1_777_881_600_000_000
+"""4 May 2026, 08:00 UTC."""
+
+GATEWAY = "retold.cli.demo_gateway"
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+@click.option("--keep", metavar="PATH", help="Make the home here and keep it, to try more commands on it.")
+def demo(as_json: bool, keep: str | None) -> None:
+    """See what it does, on a made chat, in three seconds."""
+    with _home(keep) as home:
+        killed = play(home)
+        if as_json:
+            _as_json(home, killed)
+            return
+        lines = list(_told(home, killed, keep is not None))
+    for line in lines:
+        click.echo(line)
+
+
+@contextlib.contextmanager
+def _home(keep: str | None) -> Iterator[Path]:
+    if keep is not None:
+        from ..domain.errors import BadUsage
+
+        path = Path(keep).expanduser().absolute()
+        if (path / "events.db").exists():
+            raise BadUsage(f"{path} is a Retold home already", hint="give --keep a folder that is not there")
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="retold-demo-") as folder:
+        yield Path(folder) / "home"
+
+
+def play(home: Path) -> int:
+    """Let a gateway of the old kind write the chat, kill it, and restart it; the messages it got stored."""
+    gateway = subprocess.Popen(
+        [sys.executable, "-m", GATEWAY, str(home)], stdout=subprocess.PIPE, text=True, env=_child_env()
+    )
+    assert gateway.stdout is not None  # for the type checker: it is a pipe
+    acknowledged = 0
+    with gateway.stdout:
+        for line in gateway.stdout:
+            if line.startswith("ack"):
+                acknowledged += 1
+            if line.startswith("compressed"):
+                break
+        # It has written the continuation, and not yet led the chat to it.
+        gateway.send_signal(signal.SIGKILL)
+        gateway.wait()
+    from .demo_gateway import restart
+
+    restart(home)
+    return acknowledged
+
+
+def _child_env() -> dict[str, str]:
+    """The child must find this very package, however this process found it."""
+    root = str(Path(sys.modules[__package__.split(".", maxsplit=1)[0]].__path__[0]).parent)
+    path = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH", "")) if each)
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:
+    answer, stored = _row_store(home)
+    yield f"A gateway was killed while it compressed a chat; {stored} of {acknowledged} messages are here."
+    yield f"The rows say: {answer}; none says why."
+    yield "$ retold why 1001"
+    yield from _run(home, "why", "1001")
+    yield ""
+    yield "$ retold sessions repair-routing"
+    for line in _run(home, "sessions", "repair-routing")[:3]:
+        yield from _folded(line)
+    yield ""
+    yield "$ retold projections rebuild transcripts"
+    for line in _run(home, "projections", "rebuild", "transcripts"):
+        yield from _folded(line)
+    yield ""
+    where = f" --home {home}" if kept else ""
+    yield f"Yours next: retold import hermes ~/.hermes{where}, then: retold audit{where}"
+
+
+def _folded(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_long_words=False)
+
+
+def _row_store(home: Path) -> tuple[str, int]:
+    """Ask the rows, as a store of rows would: they say what is, and not why. Also counts messages."""
+    from ..infrastructure.reading import reading
+
+    with reading(home) as view:
+        title, session_id = view.db.execute(
+            "SELECT title, id FROM sessions WHERE session_key = ? AND ended_at IS NULL"
+            " ORDER BY started_at DESC LIMIT 1",
+            (KEY,),
+        ).fetchone()
+        (stored,) = view.db.execute("SELECT count(*) FROM messages").fetchone()
+    return f"{title} {session_id}", stored
+
+
+def _run(home: Path, *argv: str) -> list[str]:
+    """A command as a user runs it, its output as lines."""
+    from .main import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main([*argv, "--home", str(home)])
+    return out.getvalue().rstrip("\n").split("\n")
+
+
+def _as_json(home: Path, acknowledged: int) -> None:
+    import msgspec
+
+    from .output import emit_json
+
+    why = msgspec.json.decode("\n".join(_run(home, "why", "1001", "--json")))
+    rebuilt = msgspec.json.decode("\n".join(_run(home, "projections", "rebuild", "--json")))
+    emit_json({"acknowledged": acknowledged, "why": why, "rebuilt": rebuilt})
