@@ -281,6 +281,8 @@ class SourceRowChanged(Payload, frozen=True, array_like=True, gc=False):
     """Positions of messages that had gone and are back."""
     store: str | None = None
     """The store whose row this is, for kind "route"."""
+    ours: dict[str, Scalar] = {}
+    """What stands here for the columns in conflict."""
 
 
 class SourceRowGone(Payload, frozen=True, array_like=True, gc=False):

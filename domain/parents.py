@@ -9,7 +9,7 @@ import msgspec
 
 from .ends import RESET, is_compression
 from .events import ParentKind
-from .source_rows import Row
+from .source_values import Row
 
 _decode = msgspec.json.Decoder().decode
 

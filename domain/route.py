@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from . import events as e
+from .text import scrub
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class Route(msgspec.Struct, frozen=True):
             previous=self.session_id,
             cause=cause,
             candidates=candidates or [],
-            evidence=evidence or [],
+            evidence=[scrub(each)[0] for each in evidence or []],
         )
 
 

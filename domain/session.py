@@ -80,14 +80,15 @@ class Session(msgspec.Struct, frozen=True):
             "reasoning": reasoning,
         }
         clean, scrubbed = _scrubbed(texts)
-        return e.MessageAppended(role=scrub(role)[0], token_count=token_count, scrubbed=scrubbed, **clean)
+        role, odd_role = scrub(role)
+        return e.MessageAppended(role=role, token_count=token_count, scrubbed=scrubbed or odd_role, **clean)
 
     def end(self, reason: str) -> e.SessionEnded | None:
         """End it. None where the end that stands already holds: hard beats soft, else the first wins."""
         hard = is_hard(reason)
         if self.successor is not None or self.hard_end or (self.end_reason is not None and not hard):
             return None
-        return e.SessionEnded(reason=reason, hard=hard)
+        return e.SessionEnded(reason=scrub(reason)[0], hard=hard)
 
     def reopen(self) -> e.SessionReopened | None:
         """Take a soft end back. None where it is open.
@@ -136,6 +137,29 @@ class Session(msgspec.Struct, frozen=True):
             git_branch=self.git_branch,
             git_repo_root=self.git_repo_root,
         )
+
+
+def created(
+    source: str,
+    *,
+    key: str | None = None,
+    parent: str | None = None,
+    parent_kind: e.ParentKind | None = None,
+    **identity: str | None,
+) -> e.SessionCreated:
+    """The session begins, with its whole identity. Lone surrogates become U+FFFD.
+
+    Args:
+        identity: chat_id, chat_type, thread_id, user_id, display_name, origin_json, model,
+            model_config, cwd, git_branch, git_repo_root, profile_name.
+
+    Raises:
+        RuleBroken: a source without a name.
+    """
+    if is_blank(source):
+        raise RuleBroken("a session needs a source", hint="cli, telegram, …")
+    clean, _ = _scrubbed({"source": source, "session_key": key, "parent_session_id": parent, **identity})
+    return e.SessionCreated(**clean, parent_kind=(parent_kind or "child") if parent else None)  # type: ignore[arg-type]  # texts by name; the source is one
 
 
 def _scrubbed(texts: dict[str, str | None]) -> tuple[dict[str, str | None], bool]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
 from . import events as e
 from .events import Odd, Visibility
-from .source_rows import Row, Value, as_text, same, time_us, told_by, value_of
+from .source_values import Row, Value, as_odd, as_text, same, time_us, told_by, value_of
 
-# In the order of MessageAppended's fields.
 TEXTS: Final = (
     "content",
     "tool_name",
@@ -38,6 +38,10 @@ _ACTIVE: Final[dict[Visibility, tuple[int, int]]] = {
 }
 _SHOWN: Final[dict[tuple[Value, Value], Visibility]] = {pair: word for word, pair in _ACTIVE.items()}
 
+_SAID: Final = ("session_id", "role", "timestamp", *TEXTS, "token_count", "observed")
+_said = itemgetter(*_SAID)
+_texts = itemgetter(*TEXTS)
+_TEXT_TYPES: Final = frozenset({str, type(None)})
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -56,65 +60,75 @@ def _is_plain(row: Mapping[str, Value]) -> bool:
 
 def digest(row: Mapping[str, Value]) -> bytes:
     """8 bytes over all that the row says, but for a visibility that an event of its own tells."""
-    values: list[Any] = [row.get("session_id"), row.get("role"), row.get("timestamp")]
-    values += [row.get(column) for column in TEXTS]
-    values += [row.get("token_count"), row.get("observed", 0)]
-    if len(row) > len(_KNOWN) or not _KNOWN.issuperset(row):
+    try:
+        values = _said(row)
+    except KeyError:  # an older store lacks columns; they are at their defaults
+        values = tuple(row.get(column, _DEFAULT.get(column)) for column in _SAID)
+    if not _KNOWN.issuperset(row):
         further = sorted(row.keys() - _KNOWN)
-        values += [(column, row[column]) for column in further if row[column] is not None]
+        values += tuple((column, row[column]) for column in further if row[column] is not None)
     if not _is_plain(row):
-        values.append((row.get("active", 1), row.get("compacted", 0)))
+        values += ((row.get("active", 1), row.get("compacted", 0)),)
     return hashlib.blake2b(_pack(values), digest_size=8).digest()
 
 
 def message_appended(row: Mapping[str, Value], *, at_us: int) -> e.MessageAppended:
     """The event that brings the row; `source_row_of` gives the row back."""
     odd: dict[str, Odd] = {}
-    texts: list[str | None] = []
-    for column in TEXTS:
-        value = row.get(column)
-        if value is not None and type(value) is not str:
-            odd[column] = _as_odd(value)
-            value = as_text(value)
-        texts.append(value)
-    role, timestamp = row.get("role"), row.get("timestamp")
+    try:
+        texts: Any = _texts(row)
+    except KeyError:
+        texts = [row.get(column) for column in TEXTS]
+    if not _TEXT_TYPES.issuperset(map(type, texts)):
+        texts = [_text(column, value, odd) for column, value in zip(TEXTS, texts, strict=True)]
+    role, timestamp, source_id = row.get("role"), row.get("timestamp"), row.get("id")
     if type(role) is not str:
-        odd["role"] = _as_odd(role)
-        role = as_text(role) or ""
-    exact = timestamp if type(timestamp) is float and not told_by(at_us, timestamp) else None
+        role = _text("role", role, odd) or ""
+        odd.setdefault("role", Odd("value", None))
+    exact: float | None = None
     if type(timestamp) is not float:
-        odd["timestamp"] = _as_odd(timestamp)
+        odd["timestamp"] = as_odd(timestamp)
+    elif not told_by(at_us, timestamp):
+        exact = timestamp
     tokens, observed = row.get("token_count"), row.get("observed", 0)
     if tokens is not None and type(tokens) is not int:
-        odd["token_count"] = _as_odd(tokens)
-        tokens = None
+        odd["token_count"], tokens = as_odd(tokens), None
     if type(observed) is not int:
-        odd["observed"] = _as_odd(observed)
-        observed = 0
+        odd["observed"], observed = as_odd(observed), 0
     if not _is_plain(row):
         for column in ("active", "compacted"):
-            odd[column] = _as_odd(row.get(column, _DEFAULT[column]))
-    columns: dict[str, Any] = {}
-    if len(row) > len(_KNOWN) or not _KNOWN.issuperset(row):
-        for column in row.keys() - _KNOWN:
-            value = row[column]
-            if isinstance(value, Odd):
-                odd[column], value = value, as_text(value)
-            if value is not None:
-                columns[column] = value
-    source_id = row.get("id")
+            odd[column] = as_odd(row.get(column, _DEFAULT[column]))
     return e.MessageAppended(
         role,
-        *texts,
+        **dict(zip(TEXTS, texts, strict=True)),
         token_count=tokens,
         observed=observed,
         visibility=shown(row),
         source_id=source_id if isinstance(source_id, int) else None,
         seen=digest(row),
         timestamp=exact,
-        columns=dict(sorted(columns.items())),
+        columns={} if _KNOWN.issuperset(row) else _further(row, odd),
         odd=odd,
     )
+
+
+def _text(column: str, value: Value, odd: dict[str, Odd]) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    odd[column] = as_odd(value)
+    return as_text(value)
+
+
+def _further(row: Mapping[str, Value], odd: dict[str, Odd]) -> dict[str, Any]:
+    """Columns that no field is for."""
+    columns: dict[str, Any] = {}
+    for column in sorted(row.keys() - _KNOWN):
+        value = row[column]
+        if isinstance(value, Odd):
+            odd[column], value = value, as_text(value)
+        if value is not None:
+            columns[column] = value
+    return columns
 
 
 def message_time_us(row: Mapping[str, Value]) -> int | None:
@@ -178,7 +192,3 @@ def with_visibility(row: Row, visibility: Visibility) -> Row:
     """The row, shown as `visibility` says."""
     active, compacted = _ACTIVE[visibility]
     return {**row, "active": active, "compacted": compacted}
-
-
-def _as_odd(value: Value) -> Odd:
-    return value if isinstance(value, Odd) else Odd("value", value)

@@ -8,16 +8,14 @@ the payloads of a change over the old row always gives the new one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from . import events as e
 from .ends import COMPRESSION, is_hard
 from .events import Odd, Payload
-
-Value: TypeAlias = "None | int | float | str | bytes | Odd"
-Row: TypeAlias = dict[str, Value]
+from .source_values import Row, Value, as_odd, as_text, same, told_by, value_of
 
 IDENTITY: Final = (
     "session_key",
@@ -84,11 +82,6 @@ def default(column: str) -> Value:
     return 0 if column in _ZERO else None
 
 
-def same(one: Value, other: Value) -> bool:
-    """Equal and of one type: 1 and 1.0 are two values."""
-    return type(one) is type(other) and one == other
-
-
 def settled(row: Mapping[str, Value]) -> Row:
     """The row in normal form."""
     return {c: v for c, v in row.items() if c not in _NOT_KEPT and not same(v, default(c))}
@@ -113,18 +106,6 @@ def differing(one: Row, other: Row, among: Iterable[str] | None = None) -> list[
 # --- a new session -----------------------------------------------------------------------------------
 
 
-def time_us(value: Value) -> int | None:
-    """Seconds as microseconds; None for what is no time that 64 bits can hold."""
-    if isinstance(value, (int, float)) and abs(value) < 9.2e12:
-        return round(value * 1e6)
-    return None
-
-
-def told_by(at_us: int, value: Value) -> bool:
-    """Whether `at_us` alone gives the seconds back."""
-    return type(value) is float and at_us / 1e6 == value
-
-
 def session_created(
     row: Row, *, at_us: int, parent_kind: e.ParentKind | None = None, store: str | None = None
 ) -> e.SessionCreated:
@@ -138,7 +119,7 @@ def session_created(
         odd["source"] = Odd("value", None)
     started = row.get("started_at")
     if not told_by(at_us, started) and type(started) is not float:
-        odd["started_at"] = _as_odd(started)
+        odd["started_at"] = as_odd(started)
     columns: dict[str, Any] = {}
     for column, value in row.items():
         if column in TELLS or column in _CREATED or column in ("source", "started_at"):
@@ -280,7 +261,8 @@ def session_changes(
     if contested:
         changed_there = _changed(new, sorted(contested), None)
         conflicts = differing(here, new, sorted(contested))
-        payloads.append(msgspec.structs.replace(changed_there, row=row_id, conflicts=conflicts))
+        ours = {c: _readable(_of(here, c)) for c in conflicts}
+        payloads.append(msgspec.structs.replace(changed_there, row=row_id, conflicts=conflicts, ours=ours))
     return payloads
 
 
@@ -381,34 +363,16 @@ def _text(row: Row, column: str, odd: dict[str, Odd]) -> str | None:
     value = row.get(column)
     if value is None or isinstance(value, str):
         return value
-    odd[column] = _as_odd(value)
+    odd[column] = as_odd(value)
     return as_text(value)
-
-
-def as_text(value: Value) -> str | None:
-    """A rendering that a person can read, for a field that can hold text only."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, Odd):
-        return as_text(value.value)
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _readable(value: Value) -> e.Scalar:
     return as_text(value) if isinstance(value, Odd) else value
 
 
-def _as_odd(value: Value) -> Odd:
-    return value if isinstance(value, Odd) else Odd("value", value)
-
-
 def _odd(stored: list[Any]) -> Odd:
     return Odd(*stored)
-
-
-def value_of(odd: Odd) -> Value:
-    """The exact value of a column again."""
-    return odd if odd.kind == "text" else odd.value
 
 
 def _values(odd: Mapping[str, Odd]) -> Row:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import apsw
 import msgspec
 
+from ..domain.errors import LogDamaged, ProjectionDamaged
 from ..domain.events import BY_TOPIC
 from ..projections.base import Projection
 from .log import Head, Log
+from .past_damage import UNREADABLE, event_at
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -21,26 +23,41 @@ class Checkpoint(msgspec.Struct, frozen=True):
     chain: bytes
     detached: str | None = None
     unknown_topics: tuple[str, ...] = ()
+    passed_over: tuple[tuple[int, int], ...] = ()
+    """Damaged events, first to last of each run, that the fold could not see."""
+
+
+_topics = msgspec.json.Decoder(tuple[str, ...]).decode
+_runs = msgspec.json.Decoder(tuple[tuple[int, int], ...]).decode
 
 
 def load(db: apsw.Connection) -> dict[str, Checkpoint]:
-    """Every checkpoint by projection; a rebuild's own by `new_` + name."""
-    rows = db.execute(
-        "SELECT projection, generation, fold_version, log_id, position, chain, detached, unknown_topics"
-        " FROM checkpoints"
-    )
-    return {
-        row[0]: Checkpoint(
-            row[0], row[1], row[2], row[3], row[4], bytes(row[5]), row[6], tuple(msgspec.json.decode(row[7]))
-        )
-        for row in rows
-    }
+    """Every checkpoint by projection; a rebuild's own by `new_` + name.
+
+    Raises:
+        ProjectionDamaged: what stands there is no checkpoint.
+    """
+    try:
+        return {
+            row[0]: Checkpoint(
+                row[0], row[1], row[2], row[3], row[4], bytes(row[5]), row[6], _topics(row[7]), _runs(row[8])
+            )
+            for row in db.execute(
+                "SELECT projection, generation, fold_version, log_id, position, chain, detached,"
+                " unknown_topics, passed_over FROM checkpoints"
+            )
+        }
+    except (apsw.SQLError, msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ProjectionDamaged(
+            f"the checkpoints of the projections cannot be read: {error}",
+            hint="the log is untouched; tell them again with: retold projections rebuild",
+        ) from error
 
 
 def store(db: apsw.Connection, checkpoint: Checkpoint) -> None:
     """Write it, in the transaction of the rows."""
     db.execute(
-        "INSERT OR REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?)",
+        "INSERT OR REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)",
         (
             checkpoint.projection,
             checkpoint.generation,
@@ -50,6 +67,7 @@ def store(db: apsw.Connection, checkpoint: Checkpoint) -> None:
             checkpoint.chain,
             checkpoint.detached,
             msgspec.json.encode(checkpoint.unknown_topics).decode(),
+            msgspec.json.encode(checkpoint.passed_over).decode(),
         ),
     )
 
@@ -64,7 +82,11 @@ def why_tell_again(checkpoint: Checkpoint, projection: type[Projection], log: Lo
         return "it was told from another log"
     if checkpoint.position > head.position:
         return f"it had come to #{checkpoint.position}, and the log ends at #{head.position}"
-    if log.chain_at(checkpoint.position) != checkpoint.chain:
+    try:
+        chain = log.chain_at(checkpoint.position)
+    except LogDamaged:
+        chain = checkpoint.chain  # nothing speaks against the rows; they may be all that is left
+    if chain != checkpoint.chain:
         return f"the log holds another event at #{checkpoint.position} than the one it was told from"
     if checkpoint.fold_version < projection.version:
         return (
@@ -73,9 +95,20 @@ def why_tell_again(checkpoint: Checkpoint, projection: type[Projection], log: Lo
     known = [topic for topic in checkpoint.unknown_topics if topic in BY_TOPIC]
     if known:
         return f"it passed over events that this program knows: {', '.join(known)}"
+    for first, _ in checkpoint.passed_over:
+        if readable(log, first):
+            return f"it passed over event #{first}, which was damaged and can be read now"
     return None
 
 
 def is_newer(checkpoint: Checkpoint, projection: type[Projection]) -> bool:
     """Whether a newer program folded it: then this one neither folds into it nor rebuilds it."""
     return checkpoint.fold_version > projection.version
+
+
+def readable(log: Log, position: int) -> bool:
+    """Whether the event at `position` can be read and decoded."""
+    try:
+        return event_at(log, position) is not None
+    except UNREADABLE:
+        return False

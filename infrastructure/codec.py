@@ -38,19 +38,23 @@ def encode(payload: Payload) -> bytes:
 
 
 def pack(plain: bytes) -> bytes:
-    """What the log stores for `plain`: itself, or a zstd frame where that is a seventh smaller."""
-    if len(plain) < COMPRESS_FROM_BYTES:
+    """What the log stores for `plain`: itself, or a zstd frame where that is a seventh smaller.
+
+    Bytes that look like a frame become one whatever their size, so that `unpack` need not guess.
+    """
+    alike = plain[:4] == _MAGIC
+    if len(plain) < COMPRESS_FROM_BYTES and not alike:
         return plain
     try:
         compressor = _local.compressor
     except AttributeError:
         compressor = _local.compressor = zstd.ZstdCompressor(level=_LEVEL)
     packed: bytes = compressor.compress(plain, compressor.FLUSH_FRAME)
-    return packed if len(packed) * 7 < len(plain) * 6 else plain
+    return packed if alike or len(packed) * 7 < len(plain) * 6 else plain
 
 
 def unpack(stored: bytes) -> bytes:
-    """The inverse of `pack`; bytes that only look like a frame come back as they are."""
+    """The inverse of `pack`."""
     if stored[:4] != _MAGIC:
         return stored
     return zstd.decompress(stored)
@@ -78,7 +82,7 @@ def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | 
         if stored[:4] == _MAGIC:
             stored = zstd.decompress(stored)
         payload: Payload = decoder.decode(stored)
-    except (msgspec.MsgspecError, zstd.ZstdError, ValueError) as error:
+    except (msgspec.MsgspecError, zstd.ZstdError, ValueError, RecursionError) as error:
         raise LogDamaged(
             f"event #{position} ({topic}) cannot be decoded: {error}",
             hint="retold verify names the damage; restore a backup of events.db",

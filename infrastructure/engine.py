@@ -1,99 +1,46 @@
-"""SessionEngine: decides on sessions, routes and titles, saves, and keeps the projections equal."""
+"""SessionEngine: every command on sessions, routes and titles, each one decision and one save."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any
 
 import msgspec
-from eventsourcing.application import Application
-from eventsourcing.persistence import IntegrityError
 
 from ..domain import events as e
-from ..domain import route, session, title_claim
-from ..domain.errors import (
-    IdempotencyMismatch,
-    NeedsUpgrade,
-    NoSuchSession,
-    RetoldError,
-    RuleBroken,
-    SessionExists,
-    VersionConflict,
-)
-from ..domain.events import Event, Payload, Recorded, session_stream
-from ..domain.route import Route
+from ..domain import session
+from ..domain.errors import BadUsage, IdempotencyMismatch, NeedsUpgrade, SessionExists
+from ..domain.events import Event, Payload, session_stream
 from ..domain.session import Session
-from ..domain.title_claim import TitleClaim
-from ..domain.titles import clean_title, next_in_lineage
+from ..domain.text import scrub
+from ..domain.titles import clean_title
 from .clock import now_us
-from .home import EVENTS, default_home, make_home
-from .log import Condition, Draft, Head, Log
-from .persistence import Factory
-from .projector import READER_WAIT_MS, Projector
-from .retry import decide_again
-from .state_file import StateFile
-from .streams import route_stream, title_stream
+from .decisions import Decisions, Saved, as_conflict, event
+from .erasing import erased, messages_at, sweep, with_what_quotes
+from .home import default_home
+from .log import Condition
 
-Result = TypeVar("Result")
+__all__ = ["Erased", "Saved", "SessionEngine", "new_session_id", "open_home"]
 
-
-class Saved(msgspec.Struct, frozen=True):
-    """What a command did: the session it was about, and the positions of its events."""
-
-    session_id: str
-    positions: tuple[int, ...]
-
-    @property
-    def position(self) -> int:
-        """The last event's position; for one message, the message's id."""
-        return self.positions[-1]
+_ENDS_BY_CAUSE: dict[e.Cause, str] = {"reset": "session_reset", "idle": "idle", "daily": "daily"}
+"""How the session that a key led to ends, where a new one takes its place for this cause."""
 
 
-class SessionEngine(Application[str]):
+class Erased(Saved, frozen=True):
+    """What was emptied; `pending` names files that hold the text until their readers leave."""
+
+    pending: tuple[str, ...] = ()
+
+
+class SessionEngine(Decisions):
     """Every write to a home, thread-safe, any number of processes on one home at once.
 
     A command is one decision and one save: durable on return, all or nothing. A lost race is decided
     again from fresh state.
     """
-
-    name = "retold"
-    env: ClassVar[dict[str, str]] = {
-        "PERSISTENCE_MODULE": "retold.infrastructure.persistence",
-        "MAPPER_TOPIC": "retold.infrastructure.mapper:PayloadMapper",
-    }
-
-    def __init__(self, home: Path, *, actor: str = "cli", synchronous: str = "FULL") -> None:
-        """Open `home`, making it where it is not there.
-
-        Args:
-            home: the folder; made 0700.
-            actor: what kind of writer this is (cli, gateway, import, repair).
-            synchronous: FULL (durable on return) or NORMAL (a power cut may lose the last saves).
-
-        Raises:
-            LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
-        """
-        make_home(home)
-        self.home = home
-        self._heads: dict[str, Session] = {}
-        self._heads_lock = threading.Lock()
-        super().__init__(
-            env={
-                **type(self).env,
-                Factory.LOG: str(home / EVENTS),
-                Factory.SYNCHRONOUS: synchronous,
-                Factory.ACTOR: actor,
-            }
-        )
-        self.event_log: Log = cast("Factory", self.factory).log
-        self.state = StateFile(home)
-        self.projector = Projector(self.event_log, self.state)
 
     # --- sessions ----------------------------------------------------------------------------------
 
@@ -115,7 +62,7 @@ class SessionEngine(Application[str]):
         Args:
             source: cli, telegram, … (REFERENCE.md 1.2).
             key: the routing key of the chat; a session that it led to before ends hard where
-                `cause` is a reset.
+                `cause` is a reset (by a person, idle or daily).
             identity: chat_id, chat_type, thread_id, user_id, display_name, origin_json, model, cwd,
                 git_branch, git_repo_root, profile_name.
 
@@ -123,31 +70,25 @@ class SessionEngine(Application[str]):
             SessionExists, TitleTaken, BadTitle, VersionConflict, …
         """
         at = now_us() if at_us is None else at_us
-        made = session_id or new_session_id(at)
+        made = _usable(session_id or new_session_id(at))
+        created = session.created(source, key=key, parent=parent, parent_kind=parent_kind, **identity)
+        wanted = None if title is None else clean_title(title)
 
-        def decide() -> Saved:
-            if self.event_log.stream_version(session_stream(made)):
-                raise SessionExists(f"session {made} exists already", hint="choose another id")
-            created = e.SessionCreated(
-                source=source,
-                session_key=key,
-                parent_session_id=parent,
-                parent_kind=(parent_kind or "child") if parent else None,
-                **identity,
-            )
-            events = [_event(session_stream(made), 1, created, at)]
-            if title is not None:
-                events += self._titling(Session(id=made, version=1, source=source), clean_title(title), at)
+        def decision() -> Saved:
+            self._refuse_existing(made)
+            events = [event(session_stream(made), 1, created, at)]
+            if wanted is not None:
+                events += self.titling(Session(id=made, version=1, source=source), wanted, at)
             if key is not None:
-                led = self._route(key)
-                if cause == "reset" and led.session_id is not None:
-                    events += self._ending(led.session_id, "session_reset", at)
+                led = self.route(key)
+                if cause in _ENDS_BY_CAUSE and led.session_id is not None:
+                    events += self.ending(led.session_id, _ENDS_BY_CAUSE[cause], at)
                 moved = led.lead_to(made, cause)
                 if moved is not None:
-                    events.append(_event(route_stream(self._identity, key), led.version + 1, moved, at))
-            return Saved(made, self._save(events))
+                    events.append(self.rerouted(led, moved, at))
+            return Saved(made, self.save_events(events))
 
-        return self._command(decide)
+        return self.decide(decision)
 
     def append_message(
         self,
@@ -183,41 +124,55 @@ class SessionEngine(Application[str]):
         session_id: str,
         messages: Sequence[dict[str, Any]],
         *,
-        idempotency_keys: Sequence[str] | None = None,
+        idempotency_keys: Sequence[str | None] | None = None,
         at_us: int | None = None,
     ) -> Saved:
         """Append several messages in one save, in this order: all of them or none.
 
-        Each is a dict of `role`, `content` and the fields of `append_message`.
+        Each is a dict of `role`, `content` and the fields of `append_message`. The positions that
+        come back are the messages' own, in their order, also of those that were there before.
         """
-        stream = session_stream(session_id)
         keys: list[bytes | None] = [
-            None if key is None else self._identity.keyed_hash("idempotency", session_id, key)
+            None if key is None else self.identity.keyed_hash("idempotency", session_id, scrub(key)[0])
             for key in (idempotency_keys or [None] * len(messages))
         ]
 
-        def decide() -> Saved:
-            state = self._session(session_id)
+        def decision() -> Saved:
+            state = self.session(session_id)
             at = now_us() if at_us is None else at_us
-            events: list[Event] = []
-            positions: list[int] = []
-            for message, key in zip(messages, keys, strict=True):
-                # A redelivered message is answered even where its session has ended since.
-                known = None if key is None else self.event_log.by_idempotency_key(stream, key)
-                if known is not None:
-                    positions.append(_same(known, message, session_id))
-                    continue
-                payload = state.append_message(**message)
-                events.append(
-                    _event(stream, state.version + len(events) + 1, payload, at, idempotency_key=key)
-                )
-            if events:
-                saved = self._save(events)
-                positions += saved
-                self._remember(msgspec.structs.replace(state, version=state.version + len(events)))
-            return Saved(session_id, tuple(positions))
+            places, fresh = self._appended(state, messages, keys, at)
+            saved = self.save_events(fresh)
+            if fresh:
+                self.remember(_moved(state, len(fresh)))
+            return Saved(session_id, tuple(each if each > 0 else saved[~each] for each in places))
 
-        return self._command(decide, session_id)
+        return self.decide(decision)
+
+    def _appended(
+        self, state: Session, messages: Sequence[dict[str, Any]], keys: Sequence[bytes | None], at_us: int
+    ) -> tuple[list[int], list[Event]]:
+        """For each message its position, or ~index into the events that will bring it; and those."""
+        stream = session_stream(state.id)
+        places: list[int] = []
+        events: list[Event] = []
+        mine: dict[bytes, int] = {}
+        for message, key in zip(messages, keys, strict=True):
+            if key is not None:
+                # A redelivered message is answered even where its session has ended since.
+                before = self.event_log.by_idempotency_key(stream, key)
+                if before is not None:
+                    places.append(_same(before.payload, before.position, message, state.id))
+                    continue
+                if key in mine:
+                    _same(events[mine[key]].payload, self.head().position + 1, message, state.id)
+                    places.append(~mine[key])
+                    continue
+                mine[key] = len(events)
+            payload = state.append_message(**message)
+            places.append(~len(events))
+            version = state.version + len(events) + 1
+            events.append(event(stream, version, payload, at_us, idempotency_key=key))
+        return places, events
 
     def title_session(self, session_id: str, title: str, *, at_us: int | None = None) -> Saved:
         """Give a session a title, and free the one it had.
@@ -227,12 +182,12 @@ class SessionEngine(Application[str]):
         """
         wanted = clean_title(title)
 
-        def decide() -> Saved:
-            state = self._session(session_id)
+        def decision() -> Saved:
+            state = self.session(session_id)
             at = now_us() if at_us is None else at_us
-            return Saved(session_id, self._save(self._titling(state, wanted, at)))
+            return Saved(session_id, self.save_events(self.titling(state, wanted, at)))
 
-        return self._command(decide, session_id)
+        return self.decide(decision)
 
     def end_session(self, session_id: str, reason: str, *, at_us: int | None = None) -> Saved:
         """End a session; a hard reason beats a soft one, else the first end stands and nothing is written."""
@@ -266,39 +221,56 @@ class SessionEngine(Application[str]):
             SessionOver: a continuation exists already; the error names it.
         """
 
-        def decide() -> Saved:
-            state = self._session(session_id)
+        def decision() -> Saved:
+            state = self.session(session_id)
             at = now_us() if at_us is None else at_us
-            child = continuation_id or new_session_id(at)
+            child = _usable(continuation_id or new_session_id(at))
+            compressed = state.compress(child)
+            self._refuse_existing(child)
             stream = session_stream(child)
-            if self.event_log.stream_version(stream):
-                raise SessionExists(f"session {child} exists already", hint="choose another id")
             events = [
-                _event(session_stream(session_id), state.version + 1, state.compress(child), at),
-                _event(stream, 1, state.continuation(), at),
+                event(session_stream(session_id), state.version + 1, compressed, at),
+                event(stream, 1, state.continuation(), at),
             ]
             fresh = Session(id=child, version=1, source=state.source)
             if state.title is not None:
-                titled = self._titling(fresh, self._next_title(state.title), at)
-                events += titled
-                fresh = msgspec.structs.replace(
-                    fresh, version=1 + sum(1 for each in titled if each.originator_id == stream)
-                )
-            events.append(_event(stream, fresh.version + 1, fresh.append_message("user", summary), at))
+                events += self.titling(fresh, self.next_title(state.title), at)
+                fresh = _moved(fresh, sum(each.originator_id == stream for each in events) - 1)
+            events.append(event(stream, fresh.version + 1, fresh.append_message("user", summary), at))
             if state.key is not None:
-                led = self._route(state.key)
+                led = self.route(state.key)
                 moved = led.lead_to(child, "compression") if led.session_id == session_id else None
                 if moved is not None:
-                    events.append(_event(route_stream(self._identity, state.key), led.version + 1, moved, at))
-            return Saved(child, self._save(events))
+                    events.append(self.rerouted(led, moved, at))
+            return Saved(child, self.save_events(events))
 
-        return self._command(decide, session_id)
+        return self.decide(decision)
+
+    def _refuse_existing(self, session_id: str) -> None:
+        if self.exists(session_id):
+            raise SessionExists(f"session {session_id} exists already", hint="choose another id")
+
+    def _change(
+        self, session_id: str, choose: Callable[[Session], Payload | None], at_us: int | None
+    ) -> Saved:
+        """One event of one session, or none where nothing changes."""
+
+        def decision() -> Saved:
+            state = self.session(session_id)
+            payload = choose(state)
+            if payload is None:
+                return Saved(session_id, ())
+            at = now_us() if at_us is None else at_us
+            changed = event(session_stream(session_id), state.version + 1, payload, at)
+            return Saved(session_id, self.save_events([changed]))
+
+        return self.decide(decision)
 
     # --- routes ------------------------------------------------------------------------------------
 
     def route_of(self, key: str) -> str | None:
         """The session that a key leads to."""
-        return self._route(key).session_id
+        return self.route(key).session_id
 
     def reroute(
         self,
@@ -308,229 +280,58 @@ class SessionEngine(Application[str]):
         *,
         candidates: Sequence[e.RouteCandidate] = (),
         evidence: Sequence[str] = (),
+        condition: Condition | None = None,
         at_us: int | None = None,
     ) -> Saved:
         """Lead a key to a session, with the cause and what was weighed.
 
+        Args:
+            condition: what was read to choose that session. If any of it has moved since, nothing is
+                written, and it is not decided again here: the choice is the caller's.
+
         Raises:
-            NoSuchSession: there is none of this id.
+            NoSuchSession: there is none of this id. VersionConflict: `condition` does not hold.
         """
 
-        def decide() -> Saved:
-            self._session(session_id)
-            led = self._route(key)
+        def decision() -> Saved:
+            self.session(session_id)
+            led = self.route(key)
             moved = led.lead_to(session_id, cause, candidates=list(candidates), evidence=list(evidence))
             if moved is None:
                 return Saved(session_id, ())
             at = now_us() if at_us is None else at_us
-            return Saved(
-                session_id,
-                self._save([_event(route_stream(self._identity, key), led.version + 1, moved, at)]),
-            )
+            return Saved(session_id, self.save_events([self.rerouted(led, moved, at)], condition=condition))
 
-        return self._command(decide)
+        return self.decide(decision, again=condition is None)
 
     # --- erasing -----------------------------------------------------------------------------------
 
-    def erase_messages(self, positions: Sequence[int], *, reason: str) -> Saved:
-        """Empty the payloads of messages for good; that they were, and when, stays on record.
+    def erase_messages(self, positions: Sequence[int], *, reason: str) -> Erased:
+        """Empty the payloads of messages for good, and of their edits and copies.
+
+        That they were, and when, stays on record. Backups and exports made before are not reached.
 
         Raises:
             RuleBroken: a position that is no message.
         """
-        found: dict[int, Recorded] = {}
-        for position in positions:
-            events = self.event_log.read(position - 1, limit=1)
-            if not events or events[0].position != position or events[0].topic != e.MessageAppended.topic:
-                raise RuleBroken(f"#{position} is no message", hint="retold sessions show prints message ids")
-            if isinstance(events[0].payload, e.MessageAppended):
-                found[position] = events[0]
-        if not found:
-            return Saved("", ())
-        chosen = sorted(found)
-        marks = [
-            e.ErasedMark(
-                found[each].session_id,
-                found[each].payload.role,
-                min(found[each].at_us, found[each].recorded_at_us),
-            )
-            for each in chosen
-        ]
-        stream = found[chosen[0]].stream
 
-        def decide() -> Saved:
-            payload = e.PayloadsErased(chosen, reason, [found[each].source_ref for each in chosen], marks)
-            event = _event(stream, self.event_log.stream_version(stream) + 1, payload, now_us())
-            with _as_conflict():
-                position = self.event_log.erase(chosen, self.draft(event))
-            with self._heads_lock:
-                self._heads.pop(found[chosen[0]].session_id, None)
-            self._fold()
-            return Saved(found[chosen[0]].session_id, (position,))
-
-        return decide_again(decide)
-
-    # --- below the commands ------------------------------------------------------------------------
-
-    @property
-    def _identity(self) -> Any:
-        return self.event_log.identity
-
-    def draft(self, event: Event) -> Draft:
-        """An event, encoded, hashed and ready for the log."""
-        from .recorders import draft
-
-        return draft(self.mapper.to_stored_event(cast("Any", event)))
-
-    def head(self) -> Head:
-        """The log's head."""
-        return self.event_log.head()
-
-    def _command(self, decide: Callable[[], Result], session_id: str | None = None) -> Result:
-        """Decide and save; a refusal that rests on a remembered state is decided again from fresh state."""
-        remembered = session_id is not None and session_id in self._heads
-
-        def attempt() -> Result:
-            try:
-                return decide()
-            except VersionConflict:
-                self._forget(session_id)
-                raise
-
-        try:
-            return decide_again(attempt)
-        except RuleBroken:
-            if not remembered:
-                raise
-            self._forget(session_id)
-            return decide_again(attempt)
-
-    def _change(
-        self, session_id: str, decide: Callable[[Session], Payload | None], at_us: int | None
-    ) -> Saved:
-        def once() -> Saved:
-            state = self._session(session_id)
-            payload = decide(state)
-            if payload is None:
-                return Saved(session_id, ())
-            at = now_us() if at_us is None else at_us
-            saved = self._save([_event(session_stream(session_id), state.version + 1, payload, at)])
-            return Saved(session_id, saved)
-
-        return self._command(once, session_id)
-
-    def _save(self, events: Sequence[Event], condition: Condition | None = None) -> tuple[int, ...]:
-        """One save, then the projections; only the insert can fail for another writer."""
-        with _as_conflict():
-            recordings = self.save(*cast("Any", events), condition=condition)
-        for event in events:
-            if not isinstance(event.payload, e.MessageAppended) and event.originator_id.startswith(
-                "session:"
-            ):
-                self._forget(event.originator_id[8:])
-        self._fold()
-        return tuple(each.notification.id for each in recordings)
-
-    def _fold(self) -> None:
-        """Inline folding: what it cannot do now is caught up later; the log never waits for it."""
-        with contextlib.suppress(RetoldError):
-            self.projector.catch_up(wait_ms=READER_WAIT_MS)
-
-    def _session(self, session_id: str) -> Session:
-        known = self._heads.get(session_id)
-        if known is not None:
-            return known
-        stream = session_stream(session_id)
-        state: Session | None = None
-        for event in self.event_log.stream_events(stream, without_messages=True):
-            if isinstance(event.payload, e.UnknownEvent):
-                raise NeedsUpgrade(
-                    f"session {session_id} holds an event this program cannot read: {event.topic}",
-                    hint="upgrade retold",
+        def decision() -> Erased:
+            read_at = self.head().position
+            events = with_what_quotes(self.event_log, messages_at(self.event_log, positions))
+            if not events:
+                return Erased("", ())
+            stream = events[0].stream
+            version = self.event_log.stream_version(stream) + 1
+            record = event(stream, version, erased(events, scrub(reason)[0]), now_us())
+            moved = Condition(read_at, streams=tuple({each.stream for each in events}))
+            with as_conflict():
+                position = self.event_log.erase(
+                    [each.position for each in events], self.draft(record), condition=moved
                 )
-            state = session.evolve(state, session_id, event.version, event.payload)
-        if state is None:
-            raise NoSuchSession(f"there is no session '{session_id}'", hint="retold sessions list shows them")
-        state = msgspec.structs.replace(state, version=self.event_log.stream_version(stream))
-        self._remember(state)
-        return state
+            pending = sweep(self.event_log, self.projector, self.home)
+            return Erased(events[0].session_id, (position,), pending)
 
-    def _remember(self, state: Session) -> None:
-        with self._heads_lock:
-            if len(self._heads) > 10_000:
-                self._heads.clear()
-            self._heads[state.id] = state
-
-    def _forget(self, session_id: str | None) -> None:
-        if session_id is not None:
-            with self._heads_lock:
-                self._heads.pop(session_id, None)
-
-    def _route(self, key: str) -> Route:
-        state = Route(key)
-        for event in self.event_log.stream_events(route_stream(self._identity, key)):
-            state = route.evolve(state, event.version, event.payload)
-        return state
-
-    def _claim(self, title: str) -> TitleClaim:
-        state = TitleClaim(title)
-        for event in self.event_log.stream_events(title_stream(self._identity, title)):
-            state = title_claim.evolve(state, event.version, event.payload)
-        return state
-
-    def _titling(self, state: Session, title: str, at_us: int) -> list[Event]:
-        events: list[Event] = []
-        wanted = self._claim(title)
-        claimed = wanted.claim(state.id)
-        if claimed is not None:
-            events.append(_event(title_stream(self._identity, title), wanted.version + 1, claimed, at_us))
-        if state.title is not None and state.title != title:
-            held = self._claim(state.title)
-            released = held.release(state.id)
-            if released is not None:
-                events.append(
-                    _event(title_stream(self._identity, state.title), held.version + 1, released, at_us)
-                )
-        events.append(
-            _event(session_stream(state.id), state.version + 1, e.SessionTitled(title=title), at_us)
-        )
-        return events
-
-    def _next_title(self, title: str) -> str:
-        taken: set[str] = {title}
-        while True:
-            candidate = next_in_lineage(title, taken)
-            if self._claim(candidate).holder is None:
-                return candidate
-            taken.add(candidate)
-
-    def _ending(self, session_id: str, reason: str, at_us: int) -> list[Event]:
-        try:
-            state = self._session(session_id)
-        except NoSuchSession:
-            return []
-        payload = state.end(reason)
-        if payload is None:
-            return []
-        return [_event(session_stream(session_id), state.version + 1, payload, at_us)]
-
-    def close(self) -> None:
-        """Close every connection of the home."""
-        state: StateFile | None = getattr(self, "state", None)
-        if state is not None:
-            state.close()
-        super().close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        self.close()
+        return self.decide(decision)
 
 
 def open_home(
@@ -543,36 +344,34 @@ def open_home(
 
 def new_session_id(at_us: int) -> str:
     """YYYYMMDD_HHMMSS_<8 hex>, local time (REFERENCE.md 1.1)."""
-    return f"{datetime.fromtimestamp(at_us / 1e6):%Y%m%d_%H%M%S}_{os.urandom(4).hex()}"
+    local = datetime.fromtimestamp(at_us / 1e6, UTC).astimezone()
+    return f"{local:%Y%m%d_%H%M%S}_{os.urandom(4).hex()}"
 
 
-def _event(
-    stream: str, version: int, payload: Payload, at_us: int, *, idempotency_key: bytes | None = None
-) -> Event:
-    return Event(stream, version, payload, at_us, idempotency_key=idempotency_key)
+def _usable(session_id: str) -> str:
+    """An id that can name a stream."""
+    readable, broken = scrub(session_id)
+    if broken:
+        raise BadUsage(f"'{readable}' cannot be a session's id: it is no valid text", hint="give another id")
+    return session_id
 
 
-def _same(known: Recorded, message: dict[str, Any], session_id: str) -> int:
-    """The position of the message that was saved under this key, if it is this one."""
-    if isinstance(known.payload, e.ErasedEvent):
-        return known.position  # erased stays erased
+def _moved(state: Session, events: int) -> Session:
+    """The state after events that change nothing but the version."""
+    return msgspec.structs.replace(state, version=state.version + events)
+
+
+def _same(payload: object, position: int, message: dict[str, Any], session_id: str) -> int:
+    """The position of the message that bears this idempotency key, if it is this one."""
+    if isinstance(payload, e.ErasedEvent):
+        return position  # erased stays erased
+    if isinstance(payload, e.UnknownEvent):
+        raise NeedsUpgrade(f"event #{position} is of a newer kind: {payload.topic}", hint="upgrade retold")
     # Written through the same rules as the first time, on a session that takes anything.
     again = Session(id=session_id, version=0, source="").append_message(**message)
-    if again != known.payload:
+    if again != payload:
         raise IdempotencyMismatch(
-            f"session {session_id}: this idempotency key was used for another message (#{known.position})",
+            f"session {session_id}: this idempotency key was used for another message (#{position})",
             hint="give each message a key of its own",
         )
-    return known.position
-
-
-@contextlib.contextmanager
-def _as_conflict() -> Any:
-    from .log import Conflict
-
-    try:
-        yield
-    except (IntegrityError, Conflict) as error:
-        raise VersionConflict(
-            f"another writer was first: {error}", hint="nothing was written; try again"
-        ) from error
+    return position

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 
 import apsw
 
-from ..domain.errors import BadUsage
+from ..domain.errors import BadUsage, ProjectionDamaged
 from ..domain.events import Recorded
-from .log import Log
+from .log import Head, Log
+from .past_damage import events_past
 from .projector import PROJECTIONS
-from .sqlite import CREATE, READ_ONLY, connect, translated
+from .sqlite import CREATE, READ_ONLY, connect, one, translated
 from .when import Point
 
 BATCH = 4_000
 KEEP = 16
 """Folded states kept in the cache; the oldest goes first."""
 CACHE = "cache"
+TRIES = 5
+"""How often a state is folded again whose file went away meanwhile: pruned, or swept by an erasure."""
 
 
 def state_at(log: Log, home: Path, point: Point) -> apsw.Connection:
@@ -36,55 +40,93 @@ def state_at(log: Log, home: Path, point: Point) -> apsw.Connection:
             f"the log ends at #{head.position}; there is no #{point.position} yet",
             hint="give a lower position",
         )
-    name = _name(log, point)
-    folder = home / CACHE
-    cached = folder / name
-    with translated(str(cached)):
-        if cached.exists():
-            with contextlib.suppress(OSError):
-                os.utime(cached)
-            return connect(cached, flags=READ_ONLY, immutable="1")
-        if not os.access(home, os.W_OK):
-            db = apsw.Connection(":memory:")
-            _fold(log, db, point)
-            return db
-        folder.mkdir(mode=0o700, exist_ok=True)
-        making = folder / f".{name}.{os.getpid()}"
-        making.unlink(missing_ok=True)
-        os.close(os.open(making, os.O_CREAT | os.O_RDWR, 0o600))
+    if not os.access(home, os.W_OK):
+        db = apsw.Connection(":memory:")
+        _fold(log, db, point, head)
+        return db
+    cached = home / CACHE / _name(log, point, head)
+    for _ in range(TRIES):
+        with contextlib.suppress(FileNotFoundError, ProjectionDamaged), translated(str(cached), _damaged):
+            if not cached.exists():
+                _make(log, cached, point, head)
+            return _open(cached)
+        cached.unlink(missing_ok=True)
+    raise _damaged(f"{cached} cannot be kept")
+
+
+def forget_cache(home: Path) -> None:
+    """Remove every folded state: after an erasure they would still hold the text.
+
+    The folder goes first, in one step, so that a state being folded from before is not put there.
+    """
+    away = home / f".{CACHE}.{os.getpid()}"
+    shutil.rmtree(away, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        (home / CACHE).rename(away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
+def _damaged(detail: str) -> ProjectionDamaged:
+    return ProjectionDamaged(
+        f"a folded state of the past cannot be read: {detail}", hint=f"remove the folder {CACHE}/ in the home"
+    )
+
+
+def _open(cached: Path) -> apsw.Connection:
+    with contextlib.suppress(OSError):
+        os.utime(cached)
+    db = connect(cached, flags=READ_ONLY, immutable="1")
+    try:
+        one(db, "SELECT count(*) FROM sqlite_schema")  # a torn file shows here, not at the first query
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _make(log: Log, cached: Path, point: Point, head: Head) -> None:
+    """Fold into a file beside, and put it in place whole."""
+    folder = cached.parent
+    folder.mkdir(mode=0o700, exist_ok=True)
+    making = folder / f".{os.urandom(8).hex()}"
+    handle = os.open(making, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
         db = connect(making, flags=CREATE)
         try:
             db.pragma("journal_mode", "off")
             db.pragma("synchronous", "off")
-            _fold(log, db, point)
-        except BaseException:
-            making.unlink(missing_ok=True)
-            raise
+            _fold(log, db, point, head)
         finally:
             db.close()
-        os.replace(making, cached)  # nobody has it open yet
-        _prune(folder)
-        return connect(cached, flags=READ_ONLY, immutable="1")
+        os.fsync(handle)  # or a power cut leaves a torn file under a good name
+    except BaseException:
+        making.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
+    os.replace(making, cached)  # nobody has it open yet
+    _prune(folder)
 
 
-def _name(log: Log, point: Point) -> str:
+def _name(log: Log, point: Point, head: Head) -> str:
+    """Names all that a state depends on: a restored log, a changed fold or a later head has another name."""
     versions = "-".join(str(each.version) for each in PROJECTIONS)
     if point.position is not None:
         chain = log.chain_at(point.position) or b""
         return f"at-{point.position}-{chain.hex()[:16]}-v{versions}.db"
-    head = log.head()
     return f"as-of-{point.at_us}-{head.position}-{head.chain.hex()[:16]}-v{versions}.db"
 
 
-def _fold(log: Log, db: apsw.Connection, point: Point) -> None:
+def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> None:
     projections = [each() for each in PROJECTIONS]
-    upto = log.head().position if point.position is None else point.position
+    upto = head.position if point.position is None else point.position
     with db:
         for each in projections:
             each.create(db)
         after = 0
-        while events := log.read(after, limit=BATCH, upto=upto):
-            after = events[-1].position
+        while after < upto:
+            stretch = events_past(log, after, limit=BATCH, upto=upto)
+            after, events = stretch.done, stretch.events
             chosen = events if point.at_us is None else [e for e in events if _had_happened(e, point.at_us)]
             for each in projections:
                 each.fold(chosen, db)
@@ -99,6 +141,10 @@ def _had_happened(event: Recorded, at_us: int) -> bool:
 
 
 def _prune(folder: Path) -> None:
-    kept = sorted(folder.glob("a*.db"), key=lambda each: each.stat().st_mtime, reverse=True)
-    for each in kept[KEEP:]:
+    def used_at(path: Path) -> float:
+        with contextlib.suppress(FileNotFoundError):
+            return path.stat().st_mtime
+        return 0.0
+
+    for each in sorted(folder.glob("a*.db"), key=used_at, reverse=True)[KEEP:]:
         each.unlink(missing_ok=True)

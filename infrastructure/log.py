@@ -16,12 +16,12 @@ from typing import Any
 import apsw
 import msgspec
 
-from ..domain.errors import FileReplaced, LogDamaged, NoSuchHome
+from ..domain.errors import FileReplaced, LogDamaged, NoSuchHome, RuleBroken
 from ..domain.events import Recorded
 from . import codec
 from .clock import now_us
 from .log_schema import AT_NO_LATER, LogIdentity, ensure_log, identity, link
-from .sqlite import READ_ONLY, READ_WRITE, ThreadLocal, connect, one, translated
+from .sqlite import BUSY_TIMEOUT_MS, READ_ONLY, READ_WRITE, ThreadLocal, connect, one, translated
 
 
 class Conflict(Exception):
@@ -68,6 +68,7 @@ SELECT e.position, s.name, e.version, e.topic, e.at_us, e.at_kind, e.recorded_at
        e.caused_by, e.save, e.source_ref, e.payload
 FROM events e JOIN streams s ON s.id = e.stream
 """
+_GENESIS = "session_created."
 _KINDS = ("exact", "no_later_than", "exact")
 
 
@@ -251,7 +252,7 @@ class Log:
             )
             stream = self._stream_ids.get(draft.stream) or learned.get(draft.stream)
             if stream is None:
-                stream = learned[draft.stream] = self._intern(connection, draft.stream)
+                stream = learned[draft.stream] = self._intern(connection, draft)
             rows.append(
                 (
                     position,
@@ -275,10 +276,15 @@ class Log:
         connection.executemany(_INSERT, rows)
         return list(range(save, save + len(rows))), learned
 
-    def _intern(self, connection: apsw.Connection, name: str) -> int:
-        found = one(connection, "SELECT id FROM streams WHERE name = ?", (name,))
+    def _intern(self, connection: apsw.Connection, draft: Draft) -> int:
+        found = one(connection, "SELECT id FROM streams WHERE name = ?", (draft.stream,))
         if found is None:
-            connection.execute("INSERT INTO streams (name) VALUES (?)", (name,))
+            if draft.stream.startswith("session:") and not draft.topic.startswith(_GENESIS):
+                raise RuleBroken(
+                    f"{draft.stream} cannot begin with {draft.topic}: first comes a session's creation",
+                    hint="create the session first; nothing was written",
+                )
+            connection.execute("INSERT INTO streams (name) VALUES (?)", (draft.stream,))
             found = connection.last_insert_rowid()
         return int(found)
 
@@ -293,28 +299,50 @@ class Log:
             chosen = f"{of} IN ({marks})" if of else marks
             moved = one(
                 connection,
-                f"SELECT position FROM events WHERE position > ? AND {column} IN ({chosen}) LIMIT 1",  # noqa: S608
+                f"SELECT position FROM events WHERE position > ? AND {column} IN ({chosen}) LIMIT 1",
                 (condition.position, *wanted),
             )
             if moved is not None:
                 raise Conflict(f"what the decision read has moved: event #{moved}")
 
-    def erase(self, positions: Sequence[int], draft: Draft, *, actor: str | None = None) -> int:
+    def erase(
+        self,
+        positions: Sequence[int],
+        draft: Draft,
+        *,
+        actor: str | None = None,
+        condition: Condition | None = None,
+    ) -> int:
         """Empty the payloads and salts at `positions` and write `draft` (which names them) in one save.
 
-        Returns its position. What readers still hold open stays in the WAL until they leave.
+        Returns its position. The bytes stay in the WAL until `empty_wal`.
+
+        Raises:
+            Conflict: `draft`'s version is taken, or `condition` does not hold; nothing was emptied.
         """
         with self.transaction() as connection:
+            placed, learned = self.append_within(connection, [draft], actor=actor, condition=condition)
             connection.executemany(
                 "UPDATE events SET payload = NULL, salt = NULL WHERE position = ?",
                 [(position,) for position in positions],
             )
-            placed, learned = self.append_within(connection, [draft], actor=actor)
         self.remember(learned)
-        with contextlib.suppress(apsw.Error), self._writing:
-            self._write_connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         self.notify()
         return placed[0]
+
+    def empty_wal(self, *, wait_ms: int = BUSY_TIMEOUT_MS) -> bool:
+        """Fold the WAL into the file and empty it; False where a reader still needs it after `wait_ms`."""
+        with self._writing, translated(str(self.path)):
+            connection = self._write_connection()
+            connection.set_busy_timeout(wait_ms)
+            one(connection, "PRAGMA schema_version")  # who has read nothing does not know of the WAL
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                return False
+            finally:
+                connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        return True
 
     # --- reading -----------------------------------------------------------------------------------
 

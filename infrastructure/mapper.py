@@ -6,7 +6,6 @@ Structs nor a topic that outlives a moved file.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,10 +13,11 @@ from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import Mapper, Notification, StoredEvent
 
 from ..domain.errors import NeedsUpgrade
-from ..domain.events import Event, Payload
+from ..domain.events import Event, Payload, UnknownEvent
 from . import codec
+from .drafts import draft_of
 from .log import _KINDS
-from .log_schema import AT_EXACT, AT_NO_LATER, AT_UNSAID
+from .log_schema import AT_EXACT, AT_UNSAID
 
 
 @dataclass(frozen=True)
@@ -53,35 +53,36 @@ class PayloadMapper(Mapper[str]):
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
         """The event's payload as bytes, hashed with a salt of its own, beside its envelope."""
         event = cast("Event", domain_event)
-        plain = codec.encode(event.payload)
-        salt = os.urandom(codec.SALT_BYTES)
+        draft = draft_of(event)
         return EnvelopedEvent(
-            event.originator_id,
-            event.originator_version,
-            event.payload.topic,
-            codec.pack(plain),
+            draft.stream,
+            draft.version,
+            draft.topic,
+            draft.payload,
             event.at_us,
-            AT_EXACT if event.at_kind == "exact" else AT_NO_LATER,
-            event.source_ref,
-            event.idempotency_key,
-            event.caused_by,
-            salt,
-            codec.payload_hash(plain, salt),
+            draft.at_kind,
+            draft.source_ref,
+            draft.idempotency_key,
+            draft.caused_by,
+            draft.salt,
+            draft.payload_hash,
         )
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        """The event again.
+        """The event again; an emptied payload as an ErasedEvent.
 
         Raises:
             NeedsUpgrade: its topic is not known here, so no decision may rest on its stream.
             LogDamaged: the payload does not decode.
         """
-        payload = codec.decode(stored_event.topic, stored_event.state)
-        if not isinstance(payload, Payload):
+        position = stored_event.id if isinstance(stored_event, Notification) else 0
+        decoded = codec.decode(stored_event.topic, stored_event.state, position=position)
+        if isinstance(decoded, UnknownEvent):
             raise NeedsUpgrade(
                 f"{stored_event.originator_id} holds an event this program cannot read: {stored_event.topic}",
                 hint="upgrade retold",
             )
+        payload = cast("Payload", decoded)
         if not isinstance(stored_event, EnvelopedEvent | EnvelopedNotification):
             return cast(
                 "DomainEventProtocol[str]", _event(stored_event, payload, 0, AT_UNSAID, None, None, None)

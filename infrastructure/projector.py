@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 import apsw
 import msgspec
 
-from ..domain.errors import NeedsUpgrade, ProjectionDamaged, RetoldError, StoreBusy
+from ..domain.errors import NeedsUpgrade, NoRoom, ProjectionDamaged, RetoldError, StoreBusy
 from ..domain.events import Recorded, UnknownEvent
 from ..projections.base import Projection
 from ..projections.lineage import Lineage
 from ..projections.routing import Routing
+from ..projections.sources import Sources
 from ..projections.transcripts import Transcripts
 from ..projections.usage import Usage
 from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
 from .log import Head, Log
+from .past_damage import Stretch, events_past, merged
 from .sqlite import BUSY_TIMEOUT_MS, translated
 from .state_file import StateFile, damaged
 
-PROJECTIONS: tuple[type[Projection], ...] = (Transcripts, Routing, Lineage, Usage)
+PROJECTIONS: tuple[type[Projection], ...] = (Transcripts, Routing, Lineage, Usage, Sources)
 READER_WAIT_MS = 50
 """How long a reader or an inline fold waits for the lock before it goes on with what is folded."""
 BATCH = 2_000
@@ -32,7 +34,18 @@ TRANSACTION = 10_000
 """Events a transaction, so that others get the lock in between."""
 BULK_FROM = 20_000
 """From so many events on, an empty projection is filled by a rebuild: indexes last."""
-NEW = "new_"
+NOT_THE_FOLDS = (
+    apsw.BusyError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+    apsw.NoMemError,
+    MemoryError,
+)
+_PATIENCE = 100_000
+"""Rounds of catching up after which even a log that grows faster than it is folded is left behind."""
 
 
 class Lag(msgspec.Struct, frozen=True):
@@ -40,15 +53,18 @@ class Lag(msgspec.Struct, frozen=True):
 
     head: int
     position: int
-    """Of the projection that is furthest behind."""
+    """Of the projection that is furthest behind, those set aside not counted."""
     detached: dict[str, str] = {}
+    """What is set aside, and why."""
     told_again: dict[str, str] = {}
     """What had to be told again just now, and why."""
+    damaged: list[tuple[int, int]] = []
+    """Events that cannot be read and were passed over, first to last of each run."""
 
     @property
     def events(self) -> int:
         """How many events are not folded yet."""
-        return self.head - self.position
+        return max(self.head - self.position, 0)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -77,29 +93,37 @@ class Projector:
     ) -> Lag:
         """Fold what is missing, telling again what is no fold of this log.
 
-        Returns what is behind if the lock could not be had within `wait_ms`.
+        Returns what is behind if the lock could not be had within `wait_ms`. A damaged state.db is
+        superseded by a new generation and told again.
 
         Raises:
-            ProjectionDamaged: state.db is damaged in a way that a new generation did not cure.
-            NeedsUpgrade: a newer program folded here.
+            NeedsUpgrade: a newer program folded here. ProjectionDamaged: a new generation did not help.
         """
         if self.state.read_only:
             return self.lag()
+        begun_anew: dict[str, str] = {}
+        if self.state.superseded is not None:
+            begun_anew = dict.fromkeys(self.projections, f"its file was damaged: {self.state.superseded}")
+            self.state.superseded = None
         try:
-            return self._catch_up(wait_ms, progress)
+            lag = self._catch_up(wait_ms, progress)
         except ProjectionDamaged as error:
-            self.state.supersede(error.message)
-            return self._catch_up(BUSY_TIMEOUT_MS, progress)
+            self.supersede(error)
+            begun_anew = dict.fromkeys(self.projections, f"its file was damaged: {error.__cause__ or error}")
+            self.state.superseded = None
+            lag = self._catch_up(BUSY_TIMEOUT_MS, progress)
+        return msgspec.structs.replace(lag, told_again={**begun_anew, **lag.told_again})
+
+    def supersede(self, error: ProjectionDamaged) -> None:
+        """Begin a new generation of the file, while no thread of this process is in a transaction."""
+        with self._lock:
+            self.state.supersede(str(error.__cause__ or error.message))
 
     def _catch_up(self, wait_ms: int, progress: Callable[[Progress], None] | None) -> Lag:
         told_again: dict[str, str] = {}
-        while True:
-            stale = self._stale()
-            if stale:
-                from .rebuild import rebuild  # only where it is needed: start-up is imports
-
-                rebuild(self, sorted(stale), compare=False, progress=progress)
-                told_again.update(stale)
+        for _ in range(_PATIENCE):
+            if self._stale():
+                told_again.update(self._tell_again(progress))
             try:
                 if self._fold_some(wait_ms, progress):
                     break
@@ -107,14 +131,30 @@ class Projector:
                 if wait_ms > READER_WAIT_MS:
                     raise
                 break
-        lag = self.lag()
-        return msgspec.structs.replace(lag, told_again=told_again)
+        return msgspec.structs.replace(self.lag(), told_again=told_again)
+
+    def _tell_again(self, progress: Callable[[Progress], None] | None) -> dict[str, str]:
+        """Rebuild what is stale, unless another process did so while this one waited for its turn."""
+        from .rebuild import rebuild_alone  # only where it is needed: start-up is imports
+
+        with self.telling_again():
+            stale = self._stale()
+            if any(each.log_id != self.log.identity.log_id for each in self.checkpoints().values()):
+                # Where the log was lost and begun anew, these rows may be all that is left of it.
+                self.supersede(damaged("it was told from another log"))
+                self.state.superseded = None
+                rebuild_alone(self, sorted(self._stale()), compare=False, progress=progress)
+            elif stale:
+                rebuild_alone(self, sorted(stale), compare=False, progress=progress)
+                self._retried.update(stale)
+        return stale
 
     def _stale(self) -> dict[str, str]:
         """What must be told from nothing, and why."""
-        head = self.log.head()
-        with translated(str(self.state.link), damaged):
-            known = load(self.state.reader())
+        known = self.checkpoints()
+        head = (
+            self.log.head()
+        )  # after the checkpoints: else another's append in between looks like a lost end
         stale = {}
         for name, projection in self.projections.items():
             checkpoint = known.get(name)
@@ -130,91 +170,98 @@ class Projector:
             else:
                 why = why_tell_again(checkpoint, projection, self.log, head)
                 if why is None and checkpoint.detached and name not in self._retried:
-                    self._retried.add(name)
                     why = f"it had failed: {checkpoint.detached}"
                 if why is not None:
                     stale[name] = why
         return stale
 
     def _fold_some(self, wait_ms: int, progress: Callable[[Progress], None] | None) -> bool:
-        """Fold one transaction's worth; True when the head is reached (or the rows must be told again)."""
+        """Fold one transaction's worth; False where there is more, or rows must be told again first."""
         with self.transaction(wait_ms) as db:
             known = load(db)
             head = self.log.head()
             for name, projection in self.projections.items():
                 if name not in known:
-                    instance = projection()
-                    instance.create(db)
-                    instance.create_indexes(db, 1)
-                    known[name] = Checkpoint(
-                        name, 1, projection.version, self.log.identity.log_id, 0, self.log.identity.genesis
-                    )
-                    store(db, known[name])
+                    known[name] = self.begin(db, projection())
             live = {n: known[n] for n in self.projections if not known[n].detached}
+            for name, each in live.items():
+                if is_newer(each, self.projections[name]) or why_tell_again(
+                    each, self.projections[name], self.log, head
+                ):
+                    return False  # another process was here since `_stale` looked
             if not live:
                 return True
-            first = min(each.position for each in live.values())
-            if first >= head.position:
-                return True
-            for each in live.values():
-                if why_tell_again(each, self.projections[each.projection], self.log, head):
-                    return False
-            done = first
+            first = done = min(each.position for each in live.values())
             while done < head.position and done - first < TRANSACTION:
-                events = self.log.read(done, limit=BATCH, upto=head.position)
-                if not events:
-                    break
-                done = events[-1].position
+                stretch = events_past(self.log, done, limit=BATCH, upto=head.position)
+                done = stretch.done
                 for name, checkpoint in list(live.items()):
-                    folded = self._fold_one(db, self.projections[name](), checkpoint, events)
+                    folded = self.fold_one(db, self.projections[name](), checkpoint, stretch)
                     store(db, folded)
                     if folded.detached:
                         del live[name]
                     else:
                         live[name] = folded
-            if progress is not None:
-                progress(Progress(done, head.position))
+        if progress is not None:
+            progress(Progress(done, head.position))
         return done >= head.position
 
-    def _fold_one(
-        self, db: apsw.Connection, projection: Projection, checkpoint: Checkpoint, events: list[Recorded]
+    def begin(
+        self, db: apsw.Connection, projection: Projection, *, indexes: bool = True, generation: int = 1
     ) -> Checkpoint:
-        """Fold those of `events` that come after the checkpoint; a failing projection is detached."""
-        if events[0].position <= checkpoint.position:
-            events = [event for event in events if event.position > checkpoint.position]
-        if not events:
-            return checkpoint
+        """Make a projection's tables, empty, and its checkpoint at the genesis."""
+        projection.drop(db)  # tables without a checkpoint are nobody's
+        projection.create(db)
+        if indexes:
+            projection.create_indexes(db, generation)
+        identity = self.log.identity
+        checkpoint = Checkpoint(
+            projection.prefix + projection.name,
+            generation,
+            projection.version,
+            identity.log_id,
+            0,
+            identity.genesis,
+        )
+        store(db, checkpoint)
+        return checkpoint
+
+    def fold_one(
+        self, db: apsw.Connection, projection: Projection, checkpoint: Checkpoint, stretch: Stretch
+    ) -> Checkpoint:
+        """Fold those events that come after the checkpoint; a failing projection is detached."""
+        events = [event for event in stretch.events if event.position > checkpoint.position]
         db.execute("SAVEPOINT fold")
         try:
-            projection.fold(events, db)
-        except (
-            RetoldError,
-            apsw.BusyError,
-            apsw.FullError,
-            apsw.IOError,
-            apsw.CorruptError,
-            apsw.NotADBError,
-        ):
+            if events:
+                projection.fold(events, db)
+        except (RetoldError, *NOT_THE_FOLDS):
             raise  # the file's or the log's trouble, not the fold's
         except Exception as error:  # noqa: BLE001  # the log never waits for a projection
             db.execute("ROLLBACK TO fold")
             db.execute("RELEASE fold")
             return msgspec.structs.replace(checkpoint, detached=f"{type(error).__name__}: {error}")
         db.execute("RELEASE fold")
-        return self.moved(checkpoint, events)
+        return self.moved(checkpoint, events, stretch.damaged)
 
-    def moved(self, checkpoint: Checkpoint, events: list[Recorded]) -> Checkpoint:
-        """The checkpoint after `events`."""
+    def moved(
+        self, checkpoint: Checkpoint, events: Sequence[Recorded], damaged: Sequence[int] = ()
+    ) -> Checkpoint:
+        """The checkpoint after `events`, with those passed over that are damaged."""
+        if not events:
+            return checkpoint  # damage at the very end is met again next time
         last = events[-1].position
         chain = self.log.chain_at(last)
         if chain is None:
-            raise ProjectionDamaged(f"event #{last} is gone from the log while it was folded")
+            raise StoreBusy(f"event #{last} is gone from the log since it was read", hint="run retold verify")
         unknown = {event.topic for event in events if isinstance(event.payload, UnknownEvent)}
+        passed = [n for n in damaged if checkpoint.position < n < last]
         return msgspec.structs.replace(
             checkpoint,
             position=last,
             chain=chain,
             unknown_topics=tuple(sorted({*checkpoint.unknown_topics, *unknown})),
+            passed_over=merged(checkpoint.passed_over, passed),
         )
 
     def settle(self, *, wait_ms: int = READER_WAIT_MS) -> bool:
@@ -233,15 +280,22 @@ class Projector:
 
     def lag(self) -> Lag:
         """How far behind the projections are."""
-        head = self.log.head().position
-        with translated(str(self.state.link), damaged):
-            known = load(self.state.reader())
+        known = self.checkpoints()
+        head = self.log.head()
         ours = [known[name] for name in self.projections if name in known]
+        aside = {each.projection: each.detached for each in ours if each.detached}
+        if self.state.read_only:  # nobody here can tell it again
+            for each in ours:
+                why = why_tell_again(each, self.projections[each.projection], self.log, head)
+                if why is not None:
+                    aside[each.projection] = why
+        positions = [each.position for each in ours if each.projection not in aside]
         missing = len(ours) < len(self.projections)
         return Lag(
-            head,
-            0 if missing else min(each.position for each in ours),
-            {each.projection: each.detached for each in ours if each.detached},
+            head.position,
+            0 if missing else min(positions, default=head.position),
+            aside,
+            damaged=sorted({run for each in ours for run in each.passed_over}),
         )
 
     def checkpoints(self) -> dict[str, Checkpoint]:
@@ -258,21 +312,31 @@ class Projector:
         Raises:
             StoreBusy: the lock could not be had within `wait_ms`. ProjectionDamaged, NoRoom.
         """
+        with self.exclusively(wait_ms) as db, translated(str(self.state.link), damaged):
+            db.set_busy_timeout(wait_ms)
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(apsw.Error):
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def exclusively(self, wait_ms: int = BUSY_TIMEOUT_MS) -> Iterator[apsw.Connection]:
+        """The writing connection, for this thread alone.
+
+        Raises:
+            StoreBusy: another thread has it for longer than `wait_ms`.
+        """
         if not self._lock.acquire(timeout=wait_ms / 1000):
             raise StoreBusy("the projections are being written by another thread", hint="try again")
         try:
             with translated(str(self.state.link), damaged):
                 db = self.state.writer()
-                db.set_busy_timeout(wait_ms)
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield db
-                    db.execute("COMMIT")
-                except BaseException:
-                    with contextlib.suppress(apsw.Error):
-                        if db.in_transaction:
-                            db.execute("ROLLBACK")
-                    raise
+            yield db
         finally:
             self._lock.release()
 
@@ -283,7 +347,13 @@ class Projector:
         Raises:
             StoreBusy: another process is at it for longer than `timeout_s`.
         """
-        handle = os.open(self.state.home / "rebuild.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            handle = os.open(self.state.home / "rebuild.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise NoRoom(
+                f"the projections cannot be told again in {self.state.home}: {error.strerror}",
+                hint="make room or mend the folder's permissions, then try again",
+            ) from error
         try:
             deadline = time.monotonic() + timeout_s
             while True:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import zip_longest
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
 
-from ..domain.errors import NeedsUpgrade, NoSuchProjection
+from ..domain.errors import LogDamaged, NeedsUpgrade, NoSuchProjection, ProjectionDamaged, RetoldError
+from ..projections.base import Projection
 from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
-from .sqlite import translated
+from .past_damage import events_past
+from .sqlite import one, translated
 from .state_file import damaged
 
 if TYPE_CHECKING:
     from .projector import Progress, Projector
 
 BATCH = 4_000
+NEW = "new_"
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -41,6 +45,10 @@ class Rebuilt(msgspec.Struct, frozen=True):
     differences: tuple[Difference, ...] = ()
     resumed_at: int = 0
     """From which position an interrupted rebuild went on, or 0."""
+    failed: str | None = None
+    """Why the fold failed again; the rows that were there stay, set aside."""
+    file_damaged: str | None = None
+    """What was wrong with state.db, if it had to be begun anew."""
 
     @property
     def equal(self) -> bool:
@@ -59,6 +67,7 @@ def rebuild(
 
     New tables fill up beside the live ones in batches of a transaction each, indexes last. An
     interrupted rebuild goes on where it was. The swap is by rename, in one IMMEDIATE transaction.
+    Where the file itself is damaged, a new one is begun and every projection told in that.
 
     Raises:
         NoSuchProjection, NeedsUpgrade, StoreBusy, NoRoom.
@@ -69,150 +78,219 @@ def rebuild(
                 f"there is no projection '{name}'", hint=f"one of: {', '.join(projector.projections)}"
             )
     with projector.telling_again():
-        resumed = {name: _begin(projector, name) for name in names}
-        _fill(projector, names, progress)
-        _index(projector, names)
-        differences: dict[str, tuple[Difference, ...]] | None = None
-        if compare:
-            differences = _compare(projector, names)
-        return [
-            _swap(
-                projector,
-                name,
-                None if differences is None else differences.get(name),
-                resumed[name],
-            )
-            for name in names
-        ]
+        try:
+            _sound(projector)
+            return rebuild_alone(projector, names, compare=compare, progress=progress)
+        except ProjectionDamaged as error:
+            projector.supersede(error)
+            why = str(error.__cause__ or error)
+            return [
+                msgspec.structs.replace(each, file_damaged=why)
+                for each in rebuild_alone(
+                    projector, list(projector.projections), compare=False, progress=progress
+                )
+            ]
+
+
+def _sound(projector: Projector) -> None:
+    """A page that is damaged anywhere may be handed out again; better a new file."""
+    with translated(str(projector.state.link), damaged):
+        checked = str(one(projector.state.reader(), "PRAGMA quick_check(1)"))
+    if checked != "ok" and not checked.startswith("fts5:"):
+        raise damaged(" ".join(checked.split()))
+
+
+def rebuild_alone(
+    projector: Projector,
+    names: Sequence[str],
+    *,
+    compare: bool,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[Rebuilt]:
+    """`rebuild` for one who holds the lock that `Projector.telling_again` takes."""
+    resumed = {name: _begin(projector, name) for name in names}
+    failed = _fill(projector, names, progress)
+    names = [name for name in names if name not in failed]
+    if compare:
+        _keep_what_is_lost(projector, names)
+    _index(projector, names)
+    differences = _compare(projector, names) if compare else {}
+    told = [_swap(projector, name, differences.get(name), resumed[name]) for name in names]
+    _shrink_wal(projector)
+    return told + [Rebuilt(name, 0, {}, compared=False, failed=why) for name, why in failed.items()]
 
 
 def _new(name: str) -> str:
-    return f"new_{name}"
+    return f"{NEW}{name}"
 
 
 def _begin(projector: Projector, name: str) -> int:
     """Make the new tables, or take up those an interrupted rebuild left; where it goes on from."""
     projection = projector.projections[name]
-    head = projector.log.head()
     with projector.transaction() as db:
         known = load(db)
+        head = projector.log.head()
         live, new = known.get(name), known.get(_new(name))
         for each in (live, new):
             if each is not None and is_newer(each, projection):
                 raise NeedsUpgrade(
                     f"the projection {name} was folded by a newer Retold", hint="upgrade retold"
                 )
-        if new is not None and why_tell_again(new, projection, projector.log, head) is None:
+        if (
+            new is not None
+            and why_tell_again(new, projection, projector.log, head) is None
+            and _complete(db, projection)
+        ):
             return new.position
-        instance = projection("new_")
-        instance.drop(db)
-        instance.create(db)
-        store(
-            db,
-            Checkpoint(
-                _new(name),
-                (live.generation if live else 0) + 1,
-                projection.version,
-                projector.log.identity.log_id,
-                0,
-                projector.log.identity.genesis,
-            ),
-        )
+        projector.begin(db, projection(NEW), indexes=False, generation=(live.generation if live else 0) + 1)
     return 0
 
 
-def _fill(projector: Projector, names: Sequence[str], progress: Callable[[Progress], None] | None) -> None:
+def _complete(db: apsw.Connection, projection: type[Projection]) -> bool:
+    """Whether every new table is there; the checkpoint's word alone is not taken."""
+    there = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return all(NEW + table in there for table in (*projection.tables, *projection.virtual))
+
+
+def _fill(
+    projector: Projector, names: Sequence[str], progress: Callable[[Progress], None] | None
+) -> dict[str, str]:
+    """Fold the whole log into the new tables; what failed, and why."""
     from .projector import Progress
 
+    failed: dict[str, str] = {}
+    done: int | None = None
     while True:
         with projector.transaction() as db:
             known = load(db)
-            waiting = {name: known[_new(name)] for name in names}
-            first = min(each.position for each in waiting.values())
-            events = projector.log.read(first, limit=BATCH)
+            waiting = {name: known[_new(name)] for name in names if name not in failed}
+            if not waiting:
+                return failed
+            if done is None:
+                done = min(each.position for each in waiting.values())
+            head = projector.log.head().position
+            if done >= head:
+                return failed
+            stretch = events_past(projector.log, done, limit=BATCH, upto=head)
+            done = stretch.done
             for name, checkpoint in waiting.items():
-                mine = [event for event in events if event.position > checkpoint.position]
-                if mine:
-                    projector.projections[name]("new_").fold(mine, db)
-                    store(db, projector.moved(checkpoint, mine))
-        if not events:
-            return
+                folded = projector.fold_one(db, projector.projections[name](NEW), checkpoint, stretch)
+                if folded.detached:
+                    failed[name] = folded.detached
+                    _set_aside(projector, db, name, folded.detached)
+                else:
+                    store(db, folded)
         if progress is not None:
-            progress(Progress(events[-1].position, projector.log.head().position))
+            progress(Progress(done, head))
+
+
+def _keep_what_is_lost(projector: Projector, names: Sequence[str]) -> None:
+    """Refuse to drop rows told from events that the log has lost since: they may be the only copy."""
+    known = projector.checkpoints()
+    for name in names:
+        live, new = known.get(name), known[_new(name)]
+        if live is None or live.detached or not _comparable(projector, name, live):
+            continue
+        lost = [run for run in new.passed_over if run not in live.passed_over and run[0] <= live.position]
+        if lost:
+            where = ", ".join(f"#{first}" if first == last else f"#{first}-{last}" for first, last in lost)
+            raise LogDamaged(
+                f"the log is damaged at {where}; what was told of it stays as it is, since it may be all"
+                " that is left",
+                hint="restore a backup of events.db, then tell again",
+            )
+
+
+def _set_aside(projector: Projector, db: apsw.Connection, name: str, why: str) -> None:
+    """The fold failed: away with the new tables; the old rows stay, and are said to be behind."""
+    projector.projections[name](NEW).drop(db)
+    db.execute("DELETE FROM checkpoints WHERE projection = ?", (_new(name),))
+    live = load(db).get(name) or projector.begin(db, projector.projections[name]())
+    store(db, msgspec.structs.replace(live, detached=why))
 
 
 def _index(projector: Projector, names: Sequence[str]) -> None:
     with projector.transaction() as db:
         known = load(db)
+        there = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
         for name in names:
-            instance = projector.projections[name]("new_")
+            instance = projector.projections[name](NEW)
             instance.settle(db)
-            have = db.execute(
-                "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name LIKE ?",
-                (f"%_g{known[_new(name)].generation}",),
-            ).fetchone()[0]
-            wanted = set(projector.projections[name].indexes)
-            there = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
             generation = known[_new(name)].generation
-            if not have or not all(f"{each}_g{generation}" in there for each in wanted):
+            if not all(f"{each}_g{generation}" in there for each in instance.indexes):
                 instance.create_indexes(db, generation)
 
 
 def _compare(projector: Projector, names: Sequence[str]) -> dict[str, tuple[Difference, ...]]:
-    """Hold new rows against live ones, both at one position, in a snapshot that blocks nobody."""
-    for _ in range(5):
+    """Hold new rows against live ones, both at one position, in snapshots that block nobody.
+
+    The live rows are brought to where the new ones are or beyond, and a snapshot of them is taken;
+    the new ones, which nobody else moves, follow to exactly that position.
+    """
+    with projector.transaction() as db:
+        for name in names:
+            checkpoint = load(db).get(name)
+            if checkpoint is not None and _comparable(projector, name, checkpoint):
+                _advance(projector, db, name, "", projector.log.head().position)
+    with contextlib.closing(projector.state.open_reader()) as live_db:
+        live_db.execute("BEGIN")
+        live = {n: each for n, each in load(live_db).items() if n in names}
+        live = {n: each for n, each in live.items() if _comparable(projector, n, each)}
         with projector.transaction() as db:
-            _bring_level(projector, db, names)
-        with translated(str(projector.state.link), damaged):
-            db = projector.state.reader()
-            db.execute("BEGIN")
-            try:
-                known = load(db)
-                comparable = [
-                    name
-                    for name in names
-                    if name in known
-                    and not known[name].detached
-                    and known[name].position == known[_new(name)].position
-                    and known[name].fold_version == known[_new(name)].fold_version
-                ]
-                level = all(name not in known or known[name].detached or name in comparable for name in names)
-                if level:
-                    return {name: _differences(projector, name, db) for name in comparable}
-            finally:
-                db.execute("COMMIT")
-    return {}
+            for name, checkpoint in live.items():
+                _advance(projector, db, name, NEW, checkpoint.position)
+        with contextlib.closing(projector.state.open_reader()) as new_db:
+            new_db.execute("BEGIN")
+            new = load(new_db)
+            return {
+                name: _differences(projector, name, live_db, new_db)
+                for name, checkpoint in live.items()
+                if new[_new(name)].position == checkpoint.position
+            }
 
 
-def _bring_level(projector: Projector, db: apsw.Connection, names: Sequence[str]) -> None:
-    """Fold live and new to the head, in the caller's transaction."""
-    head = projector.log.head()
-    known = load(db)
-    for name in names:
-        for prefix in ("new_", ""):
-            checkpoint = known.get(prefix + name)
-            if checkpoint is None or checkpoint.detached:
-                continue
-            if not prefix and why_tell_again(checkpoint, projector.projections[name], projector.log, head):
-                continue
-            instance = projector.projections[name](prefix)
-            while checkpoint.position < head.position:
-                events = projector.log.read(checkpoint.position, limit=BATCH, upto=head.position)
-                if not events:
-                    break
-                instance.fold(events, db)
-                checkpoint = projector.moved(checkpoint, events)
-                store(db, checkpoint)
-            instance.settle(db)
+def _comparable(projector: Projector, name: str, live: Checkpoint) -> bool:
+    """Whether the live rows ought to be those that are told again."""
+    projection = projector.projections[name]
+    return (
+        not live.detached
+        and live.fold_version == projection.version
+        and why_tell_again(live, projection, projector.log, projector.log.head()) is None
+    )
 
 
-def _differences(projector: Projector, name: str, db: apsw.Connection) -> tuple[Difference, ...]:
+def _advance(projector: Projector, db: apsw.Connection, name: str, prefix: str, upto: int) -> None:
+    """Fold one projection up to `upto` and let its index catch up, in the caller's transaction."""
+    instance = projector.projections[name](prefix)
+    checkpoint = load(db)[prefix + name]
+    done = checkpoint.position
+    while done < upto:
+        stretch = events_past(projector.log, done, limit=BATCH, upto=upto)
+        done = stretch.done
+        checkpoint = projector.fold_one(db, instance, checkpoint, stretch)
+        store(db, checkpoint)
+        if checkpoint.detached:
+            return
+    db.execute("SAVEPOINT settle")
+    try:
+        instance.settle(db)
+    except apsw.SQLError:  # tables that were changed by hand; the comparison will say so
+        db.execute("ROLLBACK TO settle")
+    db.execute("RELEASE settle")
+
+
+def _differences(
+    projector: Projector, name: str, live_db: apsw.Connection, new_db: apsw.Connection
+) -> tuple[Difference, ...]:
     found = []
     for table, sql in projector.projections[name]().ordered().items():
         try:
-            difference = difference_of(
-                table, db.execute(sql.format(p="")), db.cursor().execute(sql.format(p="new_"))
-            )
+            before: Iterable[Any] = live_db.execute(sql.format(p=""))
+            now: Iterable[Any] = new_db.execute(sql.format(p=NEW))
+            if table == "search":  # it trails; what waits in the live one is no difference
+                upto = one(live_db, "SELECT indexed_upto FROM search_state") or 0
+                now = (row for row in now if row[0] <= upto)
+            difference = difference_of(table, before, now)
         except (apsw.CorruptError, apsw.SQLError) as error:
             difference = Difference(table, 0, 0, 0, f"the old rows cannot be read: {error}")
         if difference is not None:
@@ -220,32 +298,48 @@ def _differences(projector: Projector, name: str, db: apsw.Connection) -> tuple[
     return tuple(found)
 
 
-def difference_of(table: str, before: Any, now: Any) -> Difference | None:
-    """Walk two ordered row sets side by side; their first column is the key. None where equal."""
-    only_before: dict[Any, Any] = {}
-    only_now: dict[Any, Any] = {}
-    changed = dropped = added = 0
-    first: Any = None
-    for old, new in zip_longest(before, now):
-        if old == new:
-            continue
-        if old is not None:
-            only_before[old[0]] = old
-        if new is not None:
-            only_now[new[0]] = new
-        if first is None:
-            first = (old or new)[0]
-        if len(only_before) + len(only_now) > 100_000:
-            break  # they differ beyond counting
-    for key, row in only_before.items():
-        if key not in only_now:
-            dropped += 1
-        elif only_now[key] != row:
-            changed += 1
-    added = sum(1 for key in only_now if key not in only_before)
-    if not (changed or dropped or added):
+def difference_of(table: str, before: Iterable[Any], now: Iterable[Any]) -> Difference | None:
+    """Walk two row sets, each in the order of its first column, side by side. None where equal."""
+    old_rows, new_rows = iter(before), iter(now)
+    for old, new in zip_longest(old_rows, new_rows):
+        if old != new:
+            break
+    else:
         return None
-    return Difference(table, dropped, added, changed, str(first))
+    only_before = only_now = changed = 0
+    first: Any = None
+    olds, news = _groups(old, old_rows), _groups(new, new_rows)
+    old_group, new_group = next(olds, None), next(news, None)
+    while old_group is not None or new_group is not None:
+        gone = added = []
+        if new_group is None or (old_group is not None and old_group[0] < new_group[0]):
+            assert old_group is not None
+            key, gone = old_group
+            old_group = next(olds, None)
+        elif old_group is None or new_group[0] < old_group[0]:
+            key, added = new_group
+            new_group = next(news, None)
+        else:
+            key = old_group[0]
+            gone = [row for row in old_group[1] if row not in new_group[1]]
+            added = [row for row in new_group[1] if row not in old_group[1]]
+            old_group, new_group = next(olds, None), next(news, None)
+        both = min(len(gone), len(added))
+        changed += both
+        only_before += len(gone) - both
+        only_now += len(added) - both
+        if first is None and (gone or added):
+            first = key
+    if first is None:
+        return None
+    return Difference(table, only_before, only_now, changed, str(first))
+
+
+def _groups(first: Any, rest: Iterable[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Rows by their first column; a key of several columns makes a group of several rows."""
+    rows = rest if first is None else chain([first], rest)
+    for key, group in groupby(rows, key=lambda row: row[0]):
+        yield key, list(group)
 
 
 def _swap(
@@ -254,22 +348,19 @@ def _swap(
     projection = projector.projections[name]
     with projector.transaction() as db:
         # A table that others read is not dropped under them: they go on in their snapshot.
+        _advance(projector, db, name, NEW, projector.log.head().position)
         checkpoint = load(db)[_new(name)]
-        head = projector.log.head()
-        instance = projection("new_")
-        while checkpoint.position < head.position:
-            events = projector.log.read(checkpoint.position, limit=BATCH, upto=head.position)
-            if not events:
-                break
-            instance.fold(events, db)
-            checkpoint = projector.moved(checkpoint, events)
-        rows = {
-            table: db.execute(f"SELECT count(*) FROM new_{table}").fetchone()[0]  # noqa: S608
-            for table in projection.tables
-        }
+        rows = {table: one(db, f"SELECT count(*) FROM new_{table}") for table in projection.tables}
         projection("").drop(db)
         for table in (*projection.tables, *projection.virtual):
             db.execute(f"ALTER TABLE new_{table} RENAME TO {table}")
         db.execute("DELETE FROM checkpoints WHERE projection = ?", (_new(name),))
         store(db, msgspec.structs.replace(checkpoint, projection=name))
     return Rebuilt(name, checkpoint.position, rows, differences is not None, differences or (), resumed_at)
+
+
+def _shrink_wal(projector: Projector) -> None:
+    """Give back what the new tables took in the WAL, unless somebody reads or writes just now."""
+    with contextlib.suppress(RetoldError, apsw.Error), projector.exclusively() as db:
+        db.set_busy_timeout(0)
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -11,11 +11,13 @@ from ..domain.errors import StoreBusy, VersionConflict
 
 Result = TypeVar("Result")
 ATTEMPTS = 12
+LIMIT_S = 30.0
+"""A busy database is waited for by SQLite as well (BUSY_TIMEOUT_MS), each time."""
 
 _policy = tenacity.Retrying(
     retry=tenacity.retry_if_exception_type((VersionConflict, StoreBusy)),
     wait=tenacity.wait_random(0.0, 0.02) + tenacity.wait_exponential(multiplier=0.001, max=0.25),
-    stop=tenacity.stop_after_attempt(ATTEMPTS),
+    stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_after_delay(LIMIT_S),
     reraise=True,
 )
 

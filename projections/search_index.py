@@ -29,6 +29,7 @@ class SearchIndex:
         self._last: int | None = None
         self._stale = stale is not None
         self._pending: list[tuple[int, str]] = []
+        self._erased = False
 
     def add(self, message: int, content: str | None, tool_name: str | None, tool_calls: str | None) -> None:
         """A new message; it is indexed with the others that wait."""
@@ -45,7 +46,7 @@ class SearchIndex:
         if self._last is None:
             return
         waiting = self._db.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM {self._messages} WHERE id > ? LIMIT {TRAIL})",  # noqa: S608
+            f"SELECT count(*) FROM (SELECT 1 FROM {self._messages} WHERE id > ? LIMIT {TRAIL})",
             (self._upto,),
         ).fetchone()[0]
         if waiting >= TRAIL:
@@ -53,7 +54,7 @@ class SearchIndex:
 
     def catch_up(self) -> None:
         """Index every message that waits."""
-        last = self._db.execute(f"SELECT max(id) FROM {self._messages}").fetchone()[0]  # noqa: S608
+        last = self._db.execute(f"SELECT max(id) FROM {self._messages}").fetchone()[0]
         if last is not None and last > self._upto:
             self._last = last
             self.flush()
@@ -66,7 +67,7 @@ class SearchIndex:
         rows = [
             (message, indexed_text(content, name, calls))
             for message, content, name, calls in self._db.execute(
-                f"SELECT id, content, tool_name, tool_calls FROM {self._messages}"  # noqa: S608
+                f"SELECT id, content, tool_name, tool_calls FROM {self._messages}"
                 " WHERE id > ? AND id < ? AND copy_of IS NULL ORDER BY id",
                 (self._upto, first),
             )
@@ -89,6 +90,20 @@ class SearchIndex:
         """A message leaves."""
         if message <= self._upto:
             self._delete(message, indexed_text(*old))
+
+    def erase(self, message: int, old: Text) -> None:
+        """A message leaves for good: its words too, once `purge` has run."""
+        self.remove(message, old)
+        self._erased = True
+
+    def purge(self) -> None:
+        """After an erasure, write the index anew: words that left lie in its older pieces until then."""
+        if not self._erased:
+            return
+        self._erased = False
+        # An index that failed no longer knows what left; it answers nothing and may as well be empty.
+        how = "delete-all" if self._stale else "optimize"
+        self._db.execute(f"INSERT INTO {self._table} ({self._table}) VALUES ('{how}')")
 
     def _delete(self, message: int, text: str) -> None:
         self._guarded(

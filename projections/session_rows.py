@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .base import Connection
@@ -81,6 +82,15 @@ OWN_COLUMNS: dict[str, str] = {
 `lost_key` is a key it bore and lost; `extra` (MessagePack) what no column here can bear."""
 
 COLUMNS = tuple({**SOURCE_COLUMNS, **OWN_COLUMNS})
+NEVER_NULL = frozenset(n for n, kind in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items() if "NOT NULL" in kind)
+_KEPT: dict[str, tuple[type, ...]] = {
+    "TEXT": (str, bytes, type(None)),
+    "INTEGER": (int, bytes, type(None)),
+    "REAL": (float, bytes, type(None)),
+    "BLOB": (bytes, type(None)),
+}
+"""What a column of this type gives back as it was told; of another value SQLite may make its own kind."""
+_KINDS = {name: _KEPT[kind.split()[0]] for name, kind in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items()}
 _DEFAULTS: dict[str, Any] = {
     name: 0 for name, kind in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items() if "DEFAULT 0" in kind
 }
@@ -89,12 +99,14 @@ _DEFAULTS: dict[str, Any] = {
 class SessionRow:
     """One row, with the names of what changed."""
 
-    __slots__ = ("dirty", "fresh", "values")
+    __slots__ = ("dirty", "fresh", "unsettled", "values")
 
     def __init__(self, values: dict[str, Any], *, fresh: bool) -> None:
         self.values = values
         self.fresh = fresh
         self.dirty: set[str] = set()
+        self.unsettled = any(type(value) not in _KINDS[name] for name, value in values.items())
+        """Some value is not yet what the table will give back."""
 
     def __getitem__(self, column: str) -> Any:
         return self.values[column]
@@ -103,6 +115,7 @@ class SessionRow:
         if self.values[column] != value or type(self.values[column]) is not type(value):
             self.values[column] = value
             self.dirty.add(column)
+            self.unsettled = self.unsettled or type(value) not in _KINDS[column]
 
 
 class SessionRows:
@@ -118,12 +131,22 @@ class SessionRows:
     def get(self, session_id: str) -> SessionRow | None:
         """The session's row, or None where no event created it."""
         try:
-            return self._rows[session_id]
+            known = self._rows[session_id]
+            if known is None or not (known.unsettled and known.dirty):
+                return known
+            # Else what is decided on it would hang on where a batch was cut.
+            self._write([known])
         except KeyError:
-            found = self._db.execute(self._select, (session_id,)).fetchone()
-            row = None if found is None else SessionRow(dict(zip(COLUMNS, found, strict=True)), fresh=False)
-            self._rows[session_id] = row
-            return row
+            pass
+        return self._load(session_id)
+
+    def _load(self, session_id: str) -> SessionRow | None:
+        found = self._db.execute(self._select, (session_id,)).fetchone()
+        row = None if found is None else SessionRow(dict(zip(COLUMNS, found, strict=True)), fresh=False)
+        if row is not None:
+            row.unsettled = False
+        self._rows[session_id] = row
+        return row
 
     def create(self, session_id: str, **values: Any) -> SessionRow:
         """A new row, in place of one that a damaged history might have brought before."""
@@ -138,10 +161,11 @@ class SessionRows:
 
     def write(self) -> None:
         """Write what changed; the rows stay known."""
+        self._write(row for row in self._rows.values() if row is not None and row.dirty)
+
+    def _write(self, rows: Iterable[SessionRow]) -> None:
         fresh = []
-        for row in self._rows.values():
-            if row is None or not row.dirty:
-                continue
+        for row in rows:
             if row.fresh:
                 fresh.append(tuple(row.values[name] for name in COLUMNS))
                 row.fresh = False

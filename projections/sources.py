@@ -6,6 +6,7 @@ nothing but the mark that a message was changed here.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import msgspec
 
 from ..domain import events as e
 from ..domain.events import Recorded, Visibility
+from ..domain.source_messages import shown
 from ..domain.source_rows import packed, seen_after, unpacked
 from .base import Connection, Projection
 
@@ -35,7 +37,7 @@ class Sources(Projection):
             " last_run INTEGER, last_run_us INTEGER)"
         ),
         "source_sessions": (
-            "(session_id TEXT PRIMARY KEY, source INTEGER NOT NULL, created INTEGER NOT NULL,"
+            "(session_id TEXT PRIMARY KEY, source INTEGER NOT NULL, created INTEGER NOT NULL UNIQUE,"
             " seen BLOB NOT NULL, gone INTEGER NOT NULL) WITHOUT ROWID"
         ),
         "source_messages": (
@@ -48,7 +50,7 @@ class Sources(Projection):
             " PRIMARY KEY (session_id, key)) WITHOUT ROWID"
         ),
         "source_routes": (
-            "(source INTEGER NOT NULL, key TEXT NOT NULL, session_id TEXT, entry TEXT,"
+            "(source INTEGER NOT NULL, key TEXT NOT NULL, session_id TEXT, entry BLOB,"
             " gone INTEGER NOT NULL, PRIMARY KEY (source, key)) WITHOUT ROWID"
         ),
         "source_prompts": "(hash TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID",
@@ -228,12 +230,12 @@ class _Batch:
         """Rows that are back, or that were changed on both sides: only what was seen moves."""
         self.gone(payload.messages, 0)
         self.conflicts(event, payload)
-        shown = payload.changes.get("visibility")
+        to = shown(payload.changes) if "active" in payload.changes else None
         for message in payload.messages:
             if payload.seen is not None:
                 self.edited(message, payload.seen)
-            if shown in STATES:
-                self.show((message,), shown)
+            if to is not None:
+                self.show((message,), to)
 
     def changed_here(self, payload: Any) -> None:
         """Something was decided here about messages that a source may know too."""
@@ -262,7 +264,7 @@ class _Batch:
             case e.SessionRerouted():
                 self.db.execute(
                     f"INSERT OR REPLACE INTO {routes} VALUES (?,?,?,?,0)",
-                    (self.source(store), payload.key, payload.session_id, payload.entry),
+                    (self.source(store), payload.key, payload.session_id, entry_digest(payload.entry)),
                 )
             case e.RouteClosed(key=key) | e.SourceRowGone(row=key):
                 self.db.execute(
@@ -273,7 +275,12 @@ class _Batch:
                 self.db.execute(
                     f"INSERT INTO {routes} VALUES (?1,?2,?3,?4,0) ON CONFLICT DO UPDATE SET"
                     " session_id = coalesce(?3, session_id), entry = coalesce(?4, entry), gone = 0",
-                    (self.source(store), payload.row, changes.get("session_id"), changes.get("entry_json")),
+                    (
+                        self.source(store),
+                        payload.row,
+                        changes.get("session_id"),
+                        entry_digest(changes.get("entry_json")),
+                    ),
                 )
                 self.conflicts(event, payload)
 
@@ -335,18 +342,12 @@ class _Batch:
         ):
             self.db.executemany(f"DELETE FROM {self.p}{table} WHERE {column} = ?", at)
         for position in payload.positions:
-            if self.sessions_at is None:
-                break
-            session_id = self.sessions_at.get(position)
-            if session_id is not None:
+            found = self.db.execute(
+                f"SELECT session_id FROM {self.p}source_sessions WHERE created = ?", (position,)
+            ).fetchone()
+            if found is not None:
                 for table in ("source_sessions", "source_usage"):
-                    self.db.execute(f"DELETE FROM {self.p}{table} WHERE session_id = ?", (session_id,))
-
-    @property
-    def sessions_at(self) -> dict[int, str] | None:
-        """Sessions by the position of their first event; None without any."""
-        found = dict(self.db.execute(f"SELECT created, session_id FROM {self.p}source_sessions"))
-        return found or None
+                    self.db.execute(f"DELETE FROM {self.p}{table} WHERE session_id = ?", found)
 
 
 def usage_key(payload: e.UsageRecorded) -> bytes:
@@ -364,9 +365,12 @@ def usage_key(payload: e.UsageRecorded) -> bytes:
 
 def usage_digest(payload: e.UsageRecorded) -> bytes:
     """8 bytes over all that the row says."""
-    import hashlib
-
     return hashlib.blake2b(_pack(payload), digest_size=8).digest()
+
+
+def entry_digest(entry: object) -> bytes | None:
+    """8 bytes over a routing entry's text."""
+    return None if not isinstance(entry, str) else hashlib.blake2b(entry.encode(), digest_size=8).digest()
 
 
 def _text(value: object) -> str | None:

@@ -12,7 +12,7 @@ from ..domain.events import Recorded, Visibility
 from .base import Connection, Projection
 from .preview import preview_of
 from .search_index import SearchIndex
-from .session_rows import OWN_COLUMNS, SOURCE_COLUMNS, SessionRow, SessionRows
+from .session_rows import NEVER_NULL, OWN_COLUMNS, SOURCE_COLUMNS, SessionRow, SessionRows
 
 MESSAGE_COLUMNS: dict[str, str] = {
     "id": "INTEGER PRIMARY KEY",
@@ -54,6 +54,13 @@ _USAGE = (
     "estimated_cost_usd",
     "actual_cost_usd",
 )
+_FIXED = frozenset({"id", "session_id", "copy_of", "source_id", "extra"})
+"""Columns of a message that no edit changes."""
+_NEVER_NULL = frozenset(name for name, kind in MESSAGE_COLUMNS.items() if "NOT NULL" in kind)
+_COUNTED = frozenset({"id", "message_count", "tool_call_count"})
+"""Columns of a session that are never taken over from elsewhere."""
+_CREATED = frozenset({*e.SessionCreated.__struct_fields__, *_COUNTED})
+"""Columns of a session that its creation names by themselves."""
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _calls = msgspec.json.Decoder().decode
@@ -64,6 +71,11 @@ def visibility(active: int | None, compacted: int | None) -> Visibility:
     if active:
         return "live"
     return "compacted" if compacted else "rewound"
+
+
+def _bears(column: str, value: object) -> bool:
+    """Whether the sessions table has a column that takes this value."""
+    return column in SOURCE_COLUMNS and not (value is None and column in NEVER_NULL)
 
 
 def count_calls(tool_calls: str | None) -> int:
@@ -96,6 +108,7 @@ class Transcripts(Projection):
         "messages_by_platform_id": (
             "messages (session_id, platform_message_id) WHERE platform_message_id IS NOT NULL"
         ),
+        "messages_not_live": "messages (session_id) WHERE active = 0",
         "sessions_by_parent": "sessions (parent_session_id, parent_kind) WHERE parent_session_id IS NOT NULL",
         "sessions_by_key": "sessions (session_key) WHERE session_key IS NOT NULL",
         "sessions_by_title": "sessions (title) WHERE title IS NOT NULL",
@@ -149,6 +162,7 @@ class _Batch:
         """Write what is pending."""
         self.flush_messages()
         self.rows.write()
+        self.index.purge()
         self.index.trail()
 
     def flush_messages(self) -> None:
@@ -157,7 +171,7 @@ class _Batch:
             self.db.executemany(self.insert, self.messages)
             self.messages.clear()
 
-    def fold(self, event: Recorded) -> None:  # noqa: C901, PLR0912  # one line an event is plainer than a table
+    def fold(self, event: Recorded) -> None:  # noqa: C901  # one line an event is plainer than a table
         """One event."""
         payload = event.payload
         if type(payload) is e.MessageAppended:
@@ -303,7 +317,9 @@ class _Batch:
         """Give messages another visibility; counts follow."""
         active, compacted = _ACTIVE[to]
         for found in self.select(ids):
-            if found[7] == row["id"] and bool(found[1]) != bool(active):
+            if found[7] != row["id"]:
+                continue  # of another session: not this one's to show or hide
+            if bool(found[1]) != bool(active):
                 step = 1 if active else -1
                 row["message_count"] += step
                 row["tool_call_count"] += step * count_calls(found[3])
@@ -315,12 +331,16 @@ class _Batch:
 
     def edit(self, row: SessionRow, payload: e.MessageEdited) -> None:
         """Other values in one message; the index is told the old text and the new."""
-        found = self.select([payload.message])
-        if not found:
+        before = self.select([payload.message])
+        if not before or before[0][7] != row["id"]:
             return
-        _, active, _, tool_calls, content, tool_name, copy_of, _ = found[0]
-        changes = {k: v for k, v in payload.changes.items() if k in MESSAGE_COLUMNS and k != "id"}
-        extra = {k: v for k, v in payload.changes.items() if k not in MESSAGE_COLUMNS}
+        changes: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for column, value in payload.changes.items():
+            if column not in MESSAGE_COLUMNS or (value is None and column in _NEVER_NULL):
+                extra[column] = value
+            elif column not in _FIXED:
+                changes[column] = value
         if extra or payload.odd:
             packed = self.db.execute(
                 f"SELECT extra FROM {self.prefix}messages WHERE id = ?", (payload.message,)
@@ -334,15 +354,15 @@ class _Batch:
             f"UPDATE {self.prefix}messages SET {', '.join(f'{name} = ?' for name in changes)} WHERE id = ?",
             (*changes.values(), payload.message),
         )
-        new_content = changes.get("content", content)
-        new_calls = changes.get("tool_calls", tool_calls)
+        # As it stands in the table now: SQLite may have made text of a number.
+        (_, was_active, _, old_calls, old_content, old_name, copy_of, _) = before[0]
+        (_, active, _, calls, content, name, _, _) = self.select([payload.message])[0]
         if copy_of is None:
-            new_name = changes.get("tool_name", tool_name)
-            self.index.replace(
-                payload.message, (content, tool_name, tool_calls), (new_content, new_name, new_calls)
-            )
-        if active and new_calls != tool_calls:
-            row["tool_call_count"] += count_calls(new_calls) - count_calls(tool_calls)
+            self.index.replace(payload.message, (old_content, old_name, old_calls), (content, name, calls))
+        row["message_count"] += bool(active) - bool(was_active)
+        row["tool_call_count"] += count_calls(calls) * bool(active) - count_calls(old_calls) * bool(
+            was_active
+        )
         self.preview(row)
 
     def erase(self, payload: e.PayloadsErased) -> None:
@@ -355,7 +375,7 @@ class _Batch:
             message, active, _, tool_calls, content, tool_name, copy_of, session_id = found
             self.index.flush()
             if copy_of is None:
-                self.index.remove(message, (content, tool_name, tool_calls))
+                self.index.erase(message, (content, tool_name, tool_calls))
             self.db.execute(f"DELETE FROM {self.prefix}messages WHERE id = ?", (message,))
             row = self.rows.get(session_id)
             if row is None:
@@ -371,10 +391,13 @@ class _Batch:
         row["preview"], row["preview_message"] = None, None
         for message, content in self.db.execute(
             f"SELECT id, content FROM {self.prefix}messages"
-            " WHERE session_id = ? AND role = 'user' AND (active OR compacted) ORDER BY id",
-            (row["id"],),
+            # From its creation on: a rebuild makes indexes last, and must not read all that came before.
+            " WHERE session_id = ? AND id > ? AND role = 'user' AND (active OR compacted) ORDER BY id",
+            (row["id"], row["created_position"]),
         ):
-            preview = preview_of(content)
+            preview = preview_of(
+                content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+            )
             if preview is not None:
                 row["preview"], row["preview_message"] = preview, message
                 return
@@ -383,8 +406,8 @@ class _Batch:
 
     def create(self, event: Recorded, p: e.SessionCreated) -> None:
         """A session with its whole identity."""
-        values: dict[str, Any] = {k: v for k, v in p.columns.items() if k in SOURCE_COLUMNS}
-        extra = {k: v for k, v in p.columns.items() if k not in SOURCE_COLUMNS}
+        values: dict[str, Any] = {k: v for k, v in p.columns.items() if _bears(k, v) and k not in _CREATED}
+        extra = {k: v for k, v in p.columns.items() if not _bears(k, v)}
         self.rows.create(
             event.session_id,
             **values,
@@ -430,7 +453,9 @@ class _Batch:
         for column in _USAGE:
             value = getattr(payload, column)
             if payload.mode == "delta":
-                value = row[column] if value is None else (row[column] or 0) + value
+                known = row[column]
+                before = known if isinstance(known, (int, float)) else 0
+                value = known if value is None else before + value
             row[column] = value
         self.columns(row, payload.columns)
 
@@ -450,7 +475,7 @@ class _Batch:
         if row["session_key"] is not None and payload.now.get("session_key", "") is None:
             row["lost_key"] = row["session_key"]
         for column, value in payload.now.items():
-            if column in SOURCE_COLUMNS:
+            if _bears(column, value) and column not in _COUNTED:
                 row[column] = value
         if row["session_key"] is not None:
             row["lost_key"] = None
@@ -469,8 +494,8 @@ class _Batch:
         """Set columns by name; those that the table lacks go into `extra`."""
         extra = {}
         for column, value in changes.items():
-            if column in SOURCE_COLUMNS:
-                if column not in ("id", "message_count", "tool_call_count"):
+            if _bears(column, value):
+                if column not in _COUNTED:
                     row[column] = value
             elif column == "parent_kind":
                 row[column] = value

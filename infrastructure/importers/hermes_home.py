@@ -14,6 +14,9 @@ from .salvage import DAMAGE, Lost, ask, be_lenient
 from .source_check import SourceCheck
 from .source_file import SourceFile, prepare
 
+#: What SQLite answers where the sidecars fit nothing, or the file may not be opened at all.
+NO_SENSE = (apsw.ProtocolError, apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError)
+
 __all__ = ["HermesHome"]
 
 #: Tables that every home has which is worth reading; one that a damaged schema hides is lost.
@@ -48,7 +51,21 @@ class HermesHome(HermesReader):
             StoreBusy: another program holds the database for itself.
         """
         path = _folder(path)
-        source = prepare((path / "state.db").resolve(), scratch)
+        file = (path / "state.db").resolve()
+        source = prepare(file, scratch)
+        try:
+            return cls._opened(path, source)
+        except NO_SENSE as error:
+            if source.mode != "shared":
+                raise NotAStore(f"{file} cannot be opened for reading") from error
+        source = prepare(file, scratch, aside=True)
+        try:
+            return cls._opened(path, source)
+        except NO_SENSE as error:
+            raise NotAStore(f"{file} cannot be opened for reading") from error
+
+    @classmethod
+    def _opened(cls, path: Path, source: SourceFile) -> Self:
         db: apsw.Connection | None = None
         try:
             db = source.connect()
@@ -56,15 +73,13 @@ class HermesHome(HermesReader):
             return cls(path, source, db, tables, damage)
         except BaseException as error:
             if db is not None:
-                db.close()
+                db.close(True)
             source.remove_links()
             if isinstance(error, (apsw.BusyError, apsw.LockedError)):
                 raise StoreBusy(
                     f"{source.path} is held by another program",
                     hint="close Hermes, or run the import again in a moment",
                 ) from error
-            if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError)):
-                raise NotAStore(f"{source.path} cannot be opened for reading") from error
             raise
 
     def check_in_background(self) -> None:

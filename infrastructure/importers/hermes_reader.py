@@ -30,8 +30,14 @@ from .salvage import (
 
 __all__ = ["HermesReader", "Lost", "Mirror", "RawText", "Row", "Value", "read_mirror"]
 
-#: The column by which an index still tells whose a lost row was.
-OWNER = {"messages": "session_id", "sessions": "id"}
+#: The columns by which an index still tells what a lost row was: it begins with the first, and
+#: the second names the session (of a route: the key).
+GUIDED = {
+    "messages": ("session_id", "session_id"),
+    "sessions": ("id", "id"),
+    "session_model_usage": ("session_id", "session_id"),
+    "gateway_routing": ("scope", "session_key"),
+}
 
 
 class Mirror(msgspec.Struct, frozen=True):
@@ -185,12 +191,12 @@ class HermesReader:
         for found in scan.rows():
             seen.append(found[0])
             yield found
-        owner = OWNER.get(table)
-        counted = index_count(self._db, table, owner) if owner else None
+        guided = table in GUIDED
+        counted = index_count(self._db, table, GUIDED[table][0]) if guided else None
         if scan.unreadable or scan.misplaced or counted not in (None, len(seen)):
-            guide = self._guide(table) if owner else Guide({}, False, [])
+            guide = self._guide(table) if guided else Guide({}, False, [])
             lost, harmless = account(scan, table, seen, guide)
-            for one in lost:
+            for one in map(_route, lost) if table == "gateway_routing" else lost:
                 self._add(one)
             for sentence in harmless + [f"index {name} is damaged" for name in guide.broken]:
                 self._add_damage(sentence)
@@ -254,7 +260,7 @@ class HermesReader:
         return TableScan(self._db, table, columns, lambda: self._highest_known(table))
 
     def _highest_known(self, table: str) -> int | None:
-        known = list(self._guide(table).owners) if table in OWNER else []
+        known = list(self._guide(table).owners) if table in GUIDED else []
         try:
             sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
             seq = self._db.execute(sql, (table,)).get
@@ -266,7 +272,7 @@ class HermesReader:
 
     def _guide(self, table: str) -> Guide:
         if table not in self._guides:
-            self._guides[table] = read_guide(self._db, table, OWNER[table])
+            self._guides[table] = read_guide(self._db, table, *GUIDED[table])
         return self._guides[table]
 
     def _has_rowids(self, table: str) -> bool:
@@ -304,6 +310,14 @@ class HermesReader:
     def _add_damage(self, sentence: str) -> None:
         if sentence not in self.damage:
             self.damage.append(sentence)
+
+
+def _route(lost: Lost) -> Lost:
+    """Of a route, the index tells the key, not the session."""
+    if lost.session_id is None:
+        return lost
+    detail = f"the route of {lost.session_id}: {lost.detail}"
+    return msgspec.structs.replace(lost, session_id=None, detail=detail)
 
 
 def read_mirror(path: Path) -> Mirror:

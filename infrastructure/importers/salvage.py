@@ -242,7 +242,7 @@ class Guide(msgspec.Struct):
     """What the indexes of a table still know of its rows.
 
     Attributes:
-        owners: rowid -> the value of the guiding column.
+        owners: rowid -> what the index says of the row.
         whole: every entry of at least one index was read.
     """
 
@@ -264,14 +264,17 @@ def guiding_indexes(db: apsw.Connection, table: str, column: str) -> list[str]:
     return sorted(names)
 
 
-def read_guide(db: apsw.Connection, table: str, column: str) -> Guide:
-    """Read every index that begins with `column`, from both ends where its middle is damaged."""
+def read_guide(db: apsw.Connection, table: str, column: str, telling: str) -> Guide:
+    """What the indexes that begin with `column` say in `telling` of each row.
+
+    One whose middle is damaged is read from both its ends.
+    """
     guide = Guide({}, False, [])
     for index in guiding_indexes(db, table, column):
         try:
             for order in ("", " DESC"):
                 sql = (
-                    f"SELECT rowid, CAST({quoted(column)} AS BLOB) FROM {quoted(table)}"
+                    f"SELECT rowid, CAST({quoted(telling)} AS BLOB) FROM {quoted(table)}"
                     f" INDEXED BY {quoted(index)} ORDER BY {quoted(column)}{order}"
                 )
                 try:

@@ -10,12 +10,14 @@ import apsw
 
 from .salvage import DAMAGE, ask, be_lenient, quoted
 from .source_file import SourceFile
+from .wal_check import unreadable_commits
 
 _TREE = re.compile(r"^(?:\*\*\*.*\n)?Tree (\d+) ", re.MULTILINE)
 #: Tokenizers that cut the same words in every SQLite since FTS5 began. The trigram tokenizer does
 #: not (an index made by 3.40 counts as malformed in 3.54), so its words cannot be held against the
 #: text; of those indexes only the structure is read.
-_OTHER_TOKENIZER = re.compile(r"tokenize\s*=\s*['\"]\s*(?!unicode61|ascii|porter)", re.IGNORECASE)
+_STABLE = {"unicode61", "ascii", "porter"}
+_TOKENIZER = re.compile(r"\btokenize\s*=\s*[\"']?\s*(\w+)", re.IGNORECASE)
 #: How many answers about one object are looked at.
 LIMIT = 20
 #: How many messages are compared in one query, so that a damaged page hides few others.
@@ -52,12 +54,24 @@ class SourceCheck:
         except apsw.Error:
             return  # the reader's own opening has said what is wrong
         try:
+            self._found.extend(_check_wal(self._source))
             db.set_progress_handler(self._stopped.is_set, 100_000)
             self._found.extend(_once(check(db)))
         except apsw.InterruptError:
             pass
         finally:
             db.close()
+
+
+def _check_wal(source: SourceFile) -> Iterator[str]:
+    if source.passed_by is not None:
+        yield f"{source.passed_by.name} is damaged: whatever it held cannot be read"
+    if source.wal is None:
+        return
+    lost = unreadable_commits(source.wal)
+    # A live writer may be in the middle of a frame: what is damaged is so the second time too.
+    if lost and unreadable_commits(source.wal) >= lost:
+        yield f"the write-ahead log is damaged: its last {lost} commits cannot be read"
 
 
 def check(db: apsw.Connection) -> Iterator[str]:
@@ -121,7 +135,8 @@ def _answers(db: apsw.Connection, question: str) -> tuple[list[str], bool]:
 def _check_fts(db: apsw.Connection, name: str, statement: str) -> Iterator[str]:
     damaged = f"the search index {name} is damaged (Retold makes its own, nothing is lost by it)"
     try:
-        if not _OTHER_TOKENIZER.search(statement):
+        tokenizer = _TOKENIZER.search(statement)
+        if tokenizer is None or tokenizer[1].lower() in _STABLE:
             if ask(db, f"PRAGMA quick_check({quoted(name)})") != [("ok",)]:
                 yield damaged
         else:

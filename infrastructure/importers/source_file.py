@@ -13,8 +13,10 @@ import apsw
 import msgspec
 
 from ...domain.errors import NotAStore, SourceChanged
+from .wal_check import makes_sense
 
 MAGIC = b"SQLite format 3\0"
+BUSY_TIMEOUT_MS = 5000
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 #: How a file is read. `immutable`: no sidecar holds anything, so no locks and no sidecars are made.
@@ -34,13 +36,19 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """A database file of another program, and the way it may be opened."""
+    """A database file of another program, and the way it may be opened.
+
+    Attributes:
+        links: our folder with links or copies of it.
+        passed_by: a write-ahead log beside it that no SQLite can read.
+    """
 
     path: Path
     opened: Path
     mode: Mode
     before: Fingerprint
     links: Path | None = None
+    passed_by: Path | None = None
 
     def connect(self) -> apsw.Connection:
         """A new connection that can write nothing (in a copy of ours it may only recover)."""
@@ -55,9 +63,14 @@ class SourceFile(msgspec.Struct, frozen=True):
                 self.mode, "?mode=ro"
             )
         connection = apsw.Connection(name, flags=flags)
-        connection.set_busy_timeout(5000)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         return connection
+
+    @property
+    def wal(self) -> Path | None:
+        """The write-ahead log that is read along with the file."""
+        return None if self.mode == "immutable" else _beside(self.opened, "-wal")
 
     def settle(self) -> None:
         """Remove the links and copies; call it after every connection is closed.
@@ -82,8 +95,10 @@ class SourceFile(msgspec.Struct, frozen=True):
             shutil.rmtree(self.links, ignore_errors=True)
 
 
-def prepare(path: Path, scratch: Path) -> SourceFile:
+def prepare(path: Path, scratch: Path, *, aside: bool = False) -> SourceFile:
     """Decide how `path` is to be opened; links and copies go under `scratch`.
+
+    `aside`: pass by the WAL index that lies beside the file, as no sense can be made of it.
 
     Raises:
         NotAStore: the file cannot be read, or is no SQLite database.
@@ -95,11 +110,14 @@ def prepare(path: Path, scratch: Path) -> SourceFile:
         wal, index = _beside(path, "-wal"), _beside(path, "-shm")
         if start not in (b"", MAGIC):
             raise NotAStore(f"{path} is no SQLite database")
-        if _is_hot(_beside(path, "-journal")):
+        if _is_hot(_beside(path, "-journal")) and before.size_bytes > 0:
             return _aside(path, scratch, before, "recovered", ("-journal", "-wal"))
-        if not _holds_something(wal):
+        # Of an empty database file SQLite deletes the WAL, even for a reader (ran).
+        if not _holds_something(wal) or before.size_bytes == 0:
             return SourceFile(path, path, "immutable", before)
-        if index.exists():
+        if not makes_sense(wal):
+            return SourceFile(path, path, "immutable", before, passed_by=wal)
+        if index.exists() and not aside:
             return SourceFile(path, path, "shared", before)
         return _aside(path, scratch, before, "linked", ("-wal",))
     except OSError as error:

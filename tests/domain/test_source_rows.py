@@ -26,7 +26,6 @@ from retold.domain.source_rows import (
     IDENTITY,
     TOKENS,
     USAGE,
-    Row,
     differing,
     here_after,
     packed,
@@ -35,9 +34,9 @@ from retold.domain.source_rows import (
     session_created,
     session_payloads,
     settled,
-    time_us,
     unpacked,
 )
+from retold.domain.source_values import Row, time_us
 from retold.infrastructure import codec
 
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -175,7 +174,9 @@ def test_each_kind_of_change_is_an_event_of_its_kind(old: Row, new: Row, expecte
 def test_a_title_changed_on_both_sides_stays_ours_and_is_told_once() -> None:
     payloads = session_changes({"title": "a"}, {"title": "ours"}, {"title": "theirs"}, row_id="s")
 
-    assert payloads == [e.SourceRowChanged("session", "s", {"title": "theirs"}, ["title"])]
+    assert payloads == [
+        e.SourceRowChanged("session", "s", {"title": "theirs"}, ["title"], ours={"title": "ours"})
+    ]
     assert folded({"title": "a"}, payloads) == {"title": "theirs"}
 
 

@@ -1,4 +1,7 @@
-"""A Hermes home is read whole, whatever state it is in, and is left as it was."""
+"""A Hermes home is read whole, whatever state it is in, and is left as it was.
+
+One long file, since every class in it asks the same `read` of the same fixture, after other harm.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from retold.domain.errors import NotAStore, RetoldError, SourceChanged
+from retold.domain.errors import NotAStore, RetoldError, SourceChanged, StoreBusy
+from retold.infrastructure.importers import source_file
 from retold.infrastructure.importers.hermes_home import HermesHome
 from retold.infrastructure.importers.hermes_reader import Lost, RawText, Row, read_mirror
 
@@ -171,7 +175,7 @@ class TestAHomeThatIsSound:
     ) -> None:
         strange = os.fsencode(tmp_path) + b"/caf\xe9"
         try:
-            shutil.copytree(os.fsencode(hermes_home), strange)
+            shutil.copytree(hermes_home, os.fsdecode(strange))
         except OSError:
             pytest.skip("the filesystem takes no such name")
 
@@ -317,6 +321,77 @@ with HermesHome.open(home, Path(sys.argv[2])) as source:
         assert out.strip() == f"{MESSAGES + (sidecars != 'none')} [] []"
         assert state(hermes_home) == before
 
+    @pytest.mark.parametrize("index", [b"", b"x" * 100, b"\xa5" * 32768])
+    def test_a_wal_index_without_sense_is_passed_by(
+        self, hermes_home: Path, database: Path, scratch: Path, index: bytes
+    ) -> None:
+        elsewhere(IN_THE_WAL, database, "kill").communicate("\n")
+        (hermes_home / "state.db-shm").write_bytes(index)
+        before = state(hermes_home)
+
+        assert len(read(hermes_home, scratch).messages) == MESSAGES + 1
+        assert state(hermes_home) == before
+
+    @pytest.mark.parametrize("index", [None, b""])
+    def test_a_wal_without_sense_is_passed_by(
+        self, hermes_home: Path, scratch: Path, index: bytes | None
+    ) -> None:
+        (hermes_home / "state.db-wal").write_bytes(b"\xa5" * 5000)
+        if index is not None:
+            (hermes_home / "state.db-shm").write_bytes(index)
+        before = state(hermes_home)
+        found = read(hermes_home, scratch)
+
+        assert len(found.messages) == MESSAGES
+        assert found.damage == ["state.db-wal is damaged: whatever it held cannot be read"]
+        assert state(hermes_home) == before
+
+    def test_the_wal_of_an_emptied_database_is_not_deleted(
+        self, hermes_home: Path, database: Path, scratch: Path
+    ) -> None:
+        elsewhere(IN_THE_WAL, database, "kill").communicate("\n")
+        os.truncate(database, 0)
+        before = state(hermes_home)
+
+        with pytest.raises(NotAStore, match="holds no sessions table"):
+            HermesHome.open(hermes_home, scratch)
+        assert state(hermes_home) == before
+
+    @pytest.mark.parametrize("index", [True, False])
+    def test_a_commit_that_a_damaged_wal_hides_is_reported(
+        self, hermes_home: Path, database: Path, scratch: Path, index: bool
+    ) -> None:
+        elsewhere(IN_THE_WAL, database, "kill").communicate("\n")
+        if not index:
+            (hermes_home / "state.db-shm").unlink()
+        with (hermes_home / "state.db-wal").open("r+b") as wal:
+            wal.seek(500)
+            wal.write(b"\xa5" * 8)
+        found = read(hermes_home, scratch)
+
+        assert len(found.messages) == MESSAGES
+        assert found.damage == ["the write-ahead log is damaged: its last 1 commits cannot be read"]
+
+    def test_a_database_that_is_held_exclusively_is_busy(
+        self, hermes_home: Path, database: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        script = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA locking_mode = exclusive")
+db.execute("PRAGMA wal_autocheckpoint = 0")
+db.execute("UPDATE sessions SET archived = 1")
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+        monkeypatch.setattr(source_file, "BUSY_TIMEOUT_MS", 1)
+        with elsewhere(script, database) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            with pytest.raises(StoreBusy, match="held by another program"):
+                HermesHome.open(hermes_home, scratch)
+            writer.communicate("\n")
+
 
 def _no_links(*_: object) -> None:
     raise OSError(18, "Invalid cross-device link")
@@ -354,6 +429,20 @@ class TestDamage:
         assert set(found.messages) == set(range(1, MESSAGES + 1)) - gone
         assert set(named(found.lost, "messages")) == gone
 
+    def test_a_damaged_page_of_routes_is_named_with_its_keys(
+        self, hermes_home: Path, database: Path, scratch: Path
+    ) -> None:
+        sound = read(hermes_home, scratch)
+        page = tree(database, "gateway_routing").leaves[0]
+        gone = rowids(database, page)
+        overwrite(database, page)
+        found = read(hermes_home, scratch)
+        keys = [str(row["session_key"]) for place, row in enumerate(sound.routes, 1) if place in gone]
+
+        assert found.routes == [r for place, r in enumerate(sound.routes, 1) if place not in gone]
+        assert all(any(key in each.detail for each in found.lost) for key in keys)
+        assert [each.session_id for each in found.lost] == [None] * len(keys)
+
     def test_around_a_damaged_page_of_sessions_all_else_comes_in(
         self, hermes_home: Path, database: Path, scratch: Path
     ) -> None:
@@ -385,7 +474,7 @@ class TestDamage:
     def test_a_damaged_search_index_costs_nothing_and_is_named(
         self, hermes_home: Path, database: Path, scratch: Path, index: str
     ) -> None:
-        page = tree(database, f"{index}_data").leaves[5]
+        page = tree(database, f"{index}_data").leaves[6]
         overwrite(database, page, at=500, garbage=random.Random(1).randbytes(900))
         found = read(hermes_home, scratch)
 
@@ -396,7 +485,7 @@ class TestDamage:
     def test_one_bit_in_a_search_index_is_found(
         self, hermes_home: Path, database: Path, scratch: Path
     ) -> None:
-        flip(database, tree(database, "messages_fts_data").leaves[5], at=1500)
+        flip(database, tree(database, "messages_fts_data").leaves[10], at=2000)
         found = read(hermes_home, scratch)
 
         assert [each for each in found.damage if "the search index messages_fts is" in each]

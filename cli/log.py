@@ -1,0 +1,119 @@
+"""`retold log`: the events, one a line however their text looks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from ..domain.errors import FileReplaced
+from ..domain.events import Recorded
+from ..infrastructure.home import EVENTS
+from ..infrastructure.log import Log
+from ..infrastructure.log_lines import Selection, Unreadable, entries, select, upto
+from .event_lines import as_json, line
+from .options import at_option, home_option, json_option
+from .stream import encode, is_terminal, terminal_width, write_bytes
+
+POLL_S = 0.05
+EXIT_DAMAGED = 5
+
+
+@click.command()
+@click.option("--stream", metavar="S", help="Only one stream: its name, or a session's id or its beginning.")
+@click.option("--type", "types", multiple=True, metavar="T", help="Only events of this type; repeatable.")
+@click.option("--since", metavar="#POS|TIME", help="Only from a position (#120) or a time (or 2d) on.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The last N; with --since the first N from there.",
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on printing events as they are appended.")
+@home_option
+@at_option
+@json_option
+def log(
+    home: Path,
+    at: str | None,
+    as_json: bool,
+    stream: str | None,
+    types: tuple[str, ...],
+    since: str | None,
+    limit: int | None,
+    follow: bool,
+) -> int:
+    """Print the events, one a line.
+
+    Position, when it happened (≤: not after), stream, type, who wrote it, and what it says. With
+    --json each line is an object. Exit code 5 if an event could not be decoded.
+    """
+    from ..infrastructure.clock import now_us
+    from ..infrastructure.when import parse_point
+
+    now = now_us()
+    opened = Log(home / EVENTS, read_only=True)
+    try:
+        chosen = select(
+            opened,
+            stream=stream,
+            types=types,
+            since=None if since is None else parse_point(since, now_us=now),
+            at=None if at is None else parse_point(at, now_us=now),
+        )
+        put = _put_json if as_json else _put_line
+        damaged = False
+        last = opened.head().position
+        for event in entries(opened, chosen, limit=limit, newest=since is None):
+            put(event)
+            last = max(last, event.position)
+            damaged = damaged or isinstance(event.payload, Unreadable)
+        if follow:
+            for event in _following(opened, chosen, last):
+                put(event)
+    finally:
+        opened.close()
+    return EXIT_DAMAGED if damaged else 0
+
+
+def _put_json(event: Recorded) -> None:
+    write_bytes(encode(as_json(event)) + b"\n")
+
+
+def _put_line(event: Recorded) -> None:
+    click.echo(line(event, width=terminal_width() if is_terminal() else None))
+
+
+def _following(opened: Log, chosen: Selection, last: int) -> Iterator[Recorded]:
+    """What is appended after `last`, by whichever process, until somebody interrupts.
+
+    Raises:
+        FileReplaced: another file stands where this log was opened.
+    """
+    import sys
+
+    known = os.stat(opened.path)
+    seen = None
+    while True:
+        sys.stdout.flush()
+        try:
+            now = os.stat(opened.path)
+        except FileNotFoundError:
+            now = None
+        if now is None or (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino):
+            raise FileReplaced(
+                f"{opened.path} was moved, removed or replaced while it was followed",
+                hint="start the command again on the file that is there now",
+            )
+        # Another connection's commit changes this number, and asking for it costs next to nothing.
+        version = opened.reader().pragma("data_version")
+        if version != seen:
+            seen = version
+            head = opened.head().position
+            yield from entries(opened, upto(chosen, head), after=last)
+            last = max(last, head)
+            continue
+        time.sleep(POLL_S)

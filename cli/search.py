@@ -1,0 +1,136 @@
+"""`retold search`: messages by their words, one hit a conversation."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..infrastructure.reading import reading
+from .options import at_option, home_option, json_option
+from .output import emit_json, iso_us, plural, relative_time, visible
+from .stream import PLAIN_WIDTH, bold, has_color, is_terminal, say, terminal_width
+
+if TYPE_CHECKING:
+    from ..projections.search import Hit, SearchResult, Sort
+
+_MARKS = (">>>", "<<<")
+_BOLD = ("\x1b[1m", "\x1b[0m")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # `--force` is a fine thing to look for
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(min=0), default=10, show_default=True, help="At most so many.")
+@click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Pass over the first N.")
+@click.option("--role", "roles", multiple=True, metavar="R", help="Only what this role said; repeatable.")
+@click.option("--source", metavar="S", help="Only sessions of this source.")
+@click.option(
+    "--sort",
+    type=click.Choice(["relevance", "newest", "oldest"]),
+    default="relevance",
+    show_default=True,
+    help="What comes first.",
+)
+@click.option("--all", "hidden", is_flag=True, help="In the sessions of delegates and tools, too.")
+@home_option
+@at_option
+@json_option
+def search(
+    home: Path,
+    at: str | None,
+    as_json: bool,
+    query: tuple[str, ...],
+    limit: int,
+    offset: int,
+    roles: tuple[str, ...],
+    source: str | None,
+    sort: Sort,
+    hidden: bool,
+) -> None:
+    """Find messages by their words.
+
+    Every word must be there; OR, NOT and "a phrase" work, a star at the end means "begins with",
+    and all else is taken as it is typed. Each conversation gives its best hit. Archived sessions
+    are searched; what was undone is found and marked.
+    """
+    from ..projections.search import search as find
+
+    _refuse_slips(query)
+    with reading(home, at, settle=True) as view:
+        result = find(
+            view.db,
+            " ".join(query),
+            limit=limit,
+            offset=offset,
+            roles=roles,
+            source=source,
+            sort=sort,
+            hidden=hidden,
+            marks=_BOLD if has_color() and not as_json else _MARKS,
+            width=160 if as_json else (terminal_width() if is_terminal() else PLAIN_WIDTH) - 4,
+        )
+        if as_json:
+            emit_json({"hits": [_as_json(each) for each in result.hits], "ranked_over": result.ranked_over})
+        else:
+            _tell(result, " ".join(query), offset, view.now_us, _with_home(home))
+        say([*result.notes, *view.remarks()])
+
+
+def _refuse_slips(query: tuple[str, ...]) -> None:
+    """A word that is nearly an option of this command is a slip, not a thing to look for."""
+    if not any(word.startswith("--") for word in query):
+        return
+    from difflib import get_close_matches
+
+    ctx = click.get_current_context()
+    known = [name for param in ctx.command.params for name in param.opts if name.startswith("--")]
+    for word in query:
+        near = get_close_matches(word.partition("=")[0], known, cutoff=0.85) if word.startswith("--") else []
+        if near:
+            raise click.NoSuchOption(word, possibilities=near, ctx=ctx)
+
+
+def _as_json(hit: Hit) -> dict[str, object]:
+    return {
+        "session_id": hit.session_id,
+        "message_id": hit.message_id,
+        "role": hit.role,
+        "snippet": hit.snippet,
+        "title": hit.title,
+        "source": hit.source,
+        "at": None if hit.at_us is None else iso_us(hit.at_us),
+        "visibility": hit.visibility,
+        "more": hit.more,
+    }
+
+
+def _tell(result: SearchResult, query: str, offset: int, now_us: int, with_home: str) -> None:
+    if not result.hits:
+        where = f" beyond the first {offset}" if offset and result.conversations else ""
+        click.echo(f"Nothing was found for '{visible(query)}'{where}.")
+        return
+    for index, hit in enumerate(result.hits):
+        if index:
+            click.echo()
+        when = relative_time(hit.at_us, now_us)
+        mark = "" if hit.visibility == "live" else f"  [{hit.visibility}]"
+        click.echo(
+            f"{bold(hit.title or '—')}  {when}  {visible(hit.source)}  {visible(hit.session_id)}{mark}"
+        )
+        click.echo(f"  {visible(hit.role)}: {hit.snippet}")
+        more = f"  (and {plural(hit.more, 'further hit')} there)" if hit.more else ""
+        click.echo(f"  retold sessions show {shlex.quote(hit.session_id)}{with_home}{more}")
+    left = result.conversations - offset - len(result.hits)
+    if left > 0:
+        next_page = f"--offset {offset + len(result.hits)}"
+        click.echo(f"\n{plural(left, 'more conversation')}: {next_page}", err=not is_terminal())
+
+
+def _with_home(home: Path) -> str:
+    """The option that makes a command find this home, where it was named by hand."""
+    from click.core import ParameterSource
+
+    asked = click.get_current_context().get_parameter_source("home")
+    return f" --home {shlex.quote(str(home))}" if asked is ParameterSource.COMMANDLINE else ""

@@ -1,0 +1,231 @@
+"""`retold sessions list`, `show`, `tree` and `stats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..infrastructure.reading import reading
+from ..projections.sessions import SessionLine
+from .options import at_option, home_option, json_option
+from .output import Column, emit_json, iso_us, plural, relative_time, table
+from .stream import is_terminal, say, size, terminal_width
+
+_REASONS = {
+    "over_limit": ("over the limit", "over the limit"),
+    "archived": ("archived", "archived"),
+    "older_segments": ("older segment", "older segments"),
+    "delegates": ("delegate", "delegates"),
+    "children": ("other child", "other children"),
+    "tool": ("of source tool", "of source tool"),
+}
+
+
+@click.command("list")
+@click.option("--source", metavar="S", help="Only sessions of this source (telegram, cli, tool, …).")
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="At most so many.")
+@click.option("--workspace", metavar="W", help="Only sessions whose project folder has W in its path.")
+@click.option("--all", "everything", is_flag=True, help="No limit; archived and child sessions too.")
+@home_option
+@at_option
+@json_option
+def list_(
+    home: Path,
+    at: str | None,
+    as_json: bool,
+    source: str | None,
+    limit: int,
+    workspace: str | None,
+    everything: bool,
+) -> None:
+    """List sessions by last activity.
+
+    Each conversation is one row: its last segment, if it was continued. The footer counts what is
+    not shown, and why.
+    """
+    from ..projections.listing import list_sessions
+
+    with reading(home, at) as view:
+        listing = list_sessions(
+            view.db, limit=limit, source=source, workspace=workspace, everything=everything
+        )
+        if as_json:
+            emit_json({"sessions": [summary(each) for each in listing.rows], "not_shown": listing.not_shown})
+        else:
+            for row in _rows(listing.rows, view.now_us):
+                click.echo(row)
+            left_out = [plural(count, *_REASONS[name]) for name, count in listing.not_shown.items() if count]
+            if left_out:
+                click.echo(f"\nNot shown: {', '.join(left_out)}. See them with --all.", err=not is_terminal())
+        say(view.remarks())
+
+
+def summary(each: SessionLine) -> dict[str, object]:
+    """A session as JSON shows it in a list."""
+    return {
+        "id": each.id,
+        "title": each.title,
+        "source": each.source,
+        "started_at": iso_us(each.started_us),
+        "last_active_at": None if each.last_active_us is None else iso_us(each.last_active_us),
+        "message_count": each.message_count,
+        "preview": each.preview,
+        "archived": each.archived,
+        "parent_id": each.parent_id,
+        "end_reason": each.end_reason,
+    }
+
+
+def _rows(rows: list[SessionLine], now_us: int) -> list[str]:
+    if not rows:
+        return ["No sessions found."]
+    cells = [
+        (
+            (each.title or "—") + (" (archived)" if each.archived else ""),
+            each.preview or "—",
+            relative_time(each.last_active_us or each.started_us, now_us),
+            each.source,
+            each.id,
+        )
+        for each in rows
+    ]
+    title, preview = _widths(cells) if is_terminal() else (None, None)
+    columns = [
+        Column("Title", title),
+        Column("Preview", preview),
+        Column("Last Active"),
+        Column("Source"),
+        Column("ID"),
+    ]
+    if preview == 0:
+        columns.pop(1)
+        cells = [(each[0], *each[2:]) for each in cells]  # type: ignore[misc] # one column fewer
+    return list(table(cells, columns))
+
+
+def _widths(cells: list[tuple[str, str, str, str, str]]) -> tuple[int, int]:
+    """Cells for title and preview: what the other columns leave, since an id is never cut."""
+    taken = sum(max(len(name), *(len(row[at]) for row in cells)) for at, name in _FIXED)
+    room = terminal_width() - taken - 2 * 4
+    title = min(32, max(12, room * 2 // 5))
+    preview = min(40, room - title)
+    return (title, preview) if preview >= 10 else (max(8, room + 2), 0)
+
+
+_FIXED = ((2, "Last Active"), (3, "Source"), (4, "ID"))
+
+
+@click.command()
+@click.argument("session")
+@click.option("--first", type=click.IntRange(min=0), metavar="N", help="Only the first N messages.")
+@click.option("--last", type=click.IntRange(min=0), metavar="N", help="Only the last N messages.")
+@click.option("--after", type=int, metavar="ID", help="Only messages after this one.")
+@click.option("--before", type=int, metavar="ID", help="Only messages before this one.")
+@click.option("--full", is_flag=True, help="Whole tool calls and results, not one line each.")
+@home_option
+@at_option
+@json_option
+def show(
+    home: Path,
+    at: str | None,
+    as_json: bool,
+    session: str,
+    first: int | None,
+    last: int | None,
+    after: int | None,
+    before: int | None,
+    full: bool,
+) -> None:
+    """Show one session with its messages.
+
+    SESSION is an id, the beginning of one, or a title: of several with one title (plan, plan #2)
+    the newest is shown. A page costs what it shows: --last 50, then --last 50 --before ID.
+    """
+    from ..domain.errors import BadUsage
+    from ..projections.find import find_session
+    from ..projections.sessions import messages, page
+    from . import transcript
+
+    if first is not None and last is not None:
+        raise BadUsage("--first and --last exclude each other", hint="give one of them")
+    with reading(home, at) as view:
+        found = page(view.db, find_session(view.db, session))
+        said = messages(view.db, found.line.id, first=first, last=last, after=after, before=before)
+        if as_json:
+            transcript.emit(summary(found.line), found, said)
+        else:
+            for each in transcript.lines(found, said, full=full):
+                click.echo(each)
+        say(view.remarks())
+
+
+@click.command()
+@click.argument("session")
+@home_option
+@at_option
+@json_option
+def tree(home: Path, at: str | None, as_json: bool, session: str) -> None:
+    """Show where a session came from and what came of it.
+
+    SESSION is an id, the beginning of one, or a title.
+    """
+    from ..projections.find import find_session
+    from ..projections.tree import tree as walk
+    from . import branches
+
+    with reading(home, at) as view:
+        asked = find_session(view.db, session)
+        nodes = walk(view.db, asked)
+        if as_json:
+            branches.emit(asked, nodes)
+        else:
+            for each in branches.lines(asked, nodes):
+                click.echo(each)
+        say(view.remarks())
+
+
+@click.command()
+@home_option
+@at_option
+@json_option
+def stats(home: Path, at: str | None, as_json: bool) -> None:
+    """Count sessions and messages, by source.
+
+    Everything counts: archived sessions, children, and messages that were compacted or rewound.
+    """
+    from ..projections.sessions import counts
+
+    with reading(home, at) as view:
+        sources = counts(view.db)
+        events = view.known_at
+        log_bytes, state_bytes = _on_disk(view.log.path), _on_disk(view.home.state.path)
+        say(view.remarks())
+    sessions, messages = sum(each.sessions for each in sources), sum(each.messages for each in sources)
+    if as_json:
+        emit_json(
+            {
+                "sessions": sessions,
+                "messages": messages,
+                "sources": sources,
+                "log": {"events": events, "size_bytes": log_bytes, "size": size(log_bytes)},
+                "projections": {"size_bytes": state_bytes, "size": size(state_bytes)},
+            }
+        )
+        return
+    click.echo(f"Total sessions: {sessions:,}\nTotal messages: {messages:,}")
+    for each in sources:
+        said = plural(each.messages, "message")
+        click.echo(f"  {each.source}: {plural(each.sessions, 'session')}, {said}")
+    click.echo(f"Log: {size(log_bytes)} ({plural(events, 'event')})\nProjections: {size(state_bytes)}")
+
+
+def _on_disk(path: Path) -> int:
+    """Bytes of a database with its write-ahead log."""
+    import contextlib
+
+    total = 0
+    for each in (path, path.with_name(path.name + "-wal")):
+        with contextlib.suppress(FileNotFoundError):
+            total += each.stat().st_size
+    return total

@@ -1,0 +1,125 @@
+"""`retold why` and `retold audit`: which session a chat leads to, and where that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import at_option, home_option, json_option
+from .output import emit_json, iso_us
+
+if TYPE_CHECKING:
+    from ..domain.audit import Finding
+    from ..domain.chats import Candidate
+    from ..infrastructure.reading import View
+    from .why_answer import Answer
+
+
+@click.command()
+@click.argument("chat")
+@home_option
+@at_option
+@json_option
+def why(chat: str, home: Path, at: str | None, as_json: bool) -> int:
+    """Explain which session a chat leads to, and why.
+
+    CHAT is a routing key or a unique part of one, a session id (or the beginning of one), or a title.
+    Exits 1 where something is wrong with the chat.
+    """
+    from ..infrastructure.reading import reading
+    from .why_answer import answer_for
+
+    with reading(home, at) as view:
+        answer = answer_for(view, chat)
+        _remark(view)
+        if as_json:
+            emit_json(_why_json(answer))
+        else:
+            from .why_text import lines
+
+            click.echo("\n".join(lines(view, answer)))
+    return 1 if answer.findings else 0
+
+
+@click.command()
+@home_option
+@at_option
+@json_option
+def audit(home: Path, at: str | None, as_json: bool) -> int:
+    """Find every chat that leads to the wrong place.
+
+    Exits 1 where something is found.
+    """
+    from ..domain.audit import audit as audit_world
+    from ..infrastructure.reading import reading
+    from ..projections.world import world
+
+    with reading(home, at) as view:
+        known = world(view.db, until_us=None if view.point is None else view.point.at_us)
+        findings = audit_world(known)
+        chats = len({*known.routes, *known.by_key})
+        _remark(view)
+        if as_json:
+            emit_json({"findings": [finding_json(each) for each in findings], "chats": chats})
+        else:
+            from .audit_text import lines
+
+            click.echo("\n".join(lines(known, findings, chats, now_us=view.now_us)))
+    return 1 if findings else 0
+
+
+def _why_json(answer: Answer) -> dict[str, Any]:
+    from .why_timeline import named
+
+    route = answer.route
+    decision = None
+    if route is not None:
+        decision = {"position": route.position, "at": iso_us(route.at_us), "cause": route.cause}
+    return {
+        "key": answer.key,
+        "session_id": answer.session_id,
+        "decision": decision,
+        "candidates": _candidates_json(answer.candidates),
+        "timeline": [
+            {
+                "position": moment.position,
+                "at": iso_us(moment.at_us),
+                "session_id": moment.session_id,
+                "text": named(moment.text, answer.names),
+            }
+            for moment in answer.told.moments
+        ],
+        "findings": [finding_json(each) for each in answer.findings],
+    }
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding as the contract has it."""
+    return {
+        "kind": finding.kind,
+        "key": finding.key,
+        "session_id": finding.session_id,
+        "detail": finding.detail,
+        "evidence": list(finding.evidence),
+        "candidates": _candidates_json(finding.candidates),
+        "remedy": finding.remedy,
+    }
+
+
+def _candidates_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    return [
+        {
+            "session_id": each.session_id,
+            "verdict": each.verdict,
+            "last_active_at": None if each.last_active_us is None else iso_us(each.last_active_us),
+        }
+        for each in candidates
+    ]
+
+
+def _remark(view: View) -> None:
+    for remark in view.remarks():
+        click.echo(f"retold: {remark}", err=True)

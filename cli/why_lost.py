@@ -1,0 +1,57 @@
+"""Whether anything of a chat is missing here: erased, or not to be read at import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..domain import events as e
+from ..domain.events import Recorded
+from ..infrastructure.reading import View
+from ..infrastructure.streams import source_stream
+from ..projections.world import count_messages
+from .output import plural
+from .why_answer import Answer
+
+_SHOWN = 5
+
+
+def lost(view: View, answer: Answer, names: Mapping[str, str]) -> Iterator[str]:
+    """One line where nothing is lost, else what is."""
+    sessions = answer.sessions
+    if not sessions:
+        return
+    here = {each.id: count_messages(view.db, each.id) for each in sessions}
+    said = list(_unread(view, [each.id for each in sessions]))
+    for session in sessions:
+        # Versions are counted without gaps, so what is no other event is a message.
+        missing = answer.told.messages_in_log[session.id] - here[session.id]
+        if missing > 0 and (view.point is None or view.point.at_us is None):
+            said.append(f"{plural(missing, 'message')} of {names[session.id]}, erased here")
+    total = plural(sum(here.values()), "message")
+    of = "the session" if len(sessions) == 1 else f"the {len(sessions)} sessions"
+    if said:
+        yield from said
+        yield f"the other {total} of {of} are here"
+    else:
+        yield f"nothing: all {total} of {of} are here"
+
+
+def _unread(view: View, ids: list[str]) -> Iterator[str]:
+    """What imports could not read, where it may be of these sessions."""
+    there = view.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'source_homes'").fetchone()
+    stores = view.db.execute("SELECT store FROM source_homes").fetchall() if there else []
+    for (store,) in stores:
+        runs = [each for each in view.log.stream_events(source_stream(str(store))) if _ran(each, view)]
+        for event in runs[-1:]:
+            named = [each for each in event.payload.lost if any(session_id in each for session_id in ids)]
+            yield from (f"{each} (import #{event.position})" for each in named[:_SHOWN])
+            rest = len(event.payload.lost) - len(named[:_SHOWN])
+            if rest:
+                yield (
+                    f"perhaps: import #{event.position} could not read"
+                    f" {plural(rest, 'thing')} of its store that may be of these sessions or of others"
+                )
+
+
+def _ran(event: Recorded, view: View) -> bool:
+    return isinstance(event.payload, e.ImportRan) and event.position <= view.known_at

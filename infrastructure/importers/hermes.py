@@ -1,0 +1,193 @@
+"""Takes in a Hermes home, or what changed in it since; runs it as often as one likes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from ...domain import events as e
+from ...domain.events import Event
+from ..clock import now_us
+from ..drafts import draft_of
+from ..log import Log
+from ..projector import Projector
+from ..retry import decide_again
+from ..streams import source_stream
+from .hermes_home import HermesHome
+from .hermes_known import tell_known
+from .hermes_new import tell_new
+from .hermes_plan import Plan
+from .hermes_routes import tell_routes
+from .hermes_run import Run, store_of
+from .hermes_told import tell_sessions, tell_usage
+from .report import Findings, ImportReport, Progress, at_most
+from .salvage import Lost
+
+__all__ = ["import_hermes", "import_opened", "opened"]
+
+
+class Target(Protocol):
+    """An open Retold home."""
+
+    @property
+    def projector(self) -> Projector: ...
+
+
+@contextlib.contextmanager
+def opened(path: Path, home: Path) -> Iterator[HermesHome]:
+    """The Hermes home at `path`, to be read into the Retold home at `home`, which need not exist.
+
+    Raises:
+        NotAStore: it is no Hermes home; nothing was made anywhere.
+    """
+    # A home is made 0700 by whoever opens it, so nothing is made in one that is not there.
+    parent = home if home.is_dir() else Path(tempfile.gettempdir())
+    scratch = parent / f"import-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        with HermesHome.open(path, scratch) as there:
+            yield there
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.rmdir()
+
+
+def import_hermes(
+    target: Target,
+    path: Path,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    moved_from: Path | None = None,
+) -> ImportReport:
+    """Take in the Hermes home at `path`; it is never written, and nothing is left in it.
+
+    Raises:
+        NotAStore: it is no Hermes home. BadUsage: `moved_from` was never imported.
+        SourceChanged: it was written while it was read; what was taken so far stands.
+        VersionConflict, StoreBusy, NoRoom: what was taken so far stands; run it again.
+    """
+    with opened(path, target.projector.log.path.parent) as home:
+        return import_opened(target, home, progress=progress, moved_from=moved_from)
+
+
+def import_opened(
+    target: Target,
+    home: HermesHome,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    moved_from: Path | None = None,
+) -> ImportReport:
+    """`import_hermes` for a home that is open. Closes it."""
+    started_s = time.monotonic()
+    log = target.projector.log
+    home.check_in_background()
+    findings = Findings()
+    observed_us = _observed_us(home.path)
+    store = decide_again(lambda: _take(target.projector, home, observed_us, findings, progress, moved_from))
+    damage = home.damage_found()
+    schema_version, path = home.schema_version, str(home.path)
+    home.finish()
+    lost = [_line(each) for each in home.lost]
+    payload = e.ImportRan(
+        path,
+        schema_version,
+        dict(findings.taken),
+        dict(findings.unchanged),
+        at_most(list(findings.conflicts)),
+        at_most([*lost, *damage]),
+        at_most(list(findings.skipped)),
+        at_most([*findings.notes, *findings.differences]),
+    )
+    position = _append_ran(log, store, payload)
+    target.projector.catch_up()
+    return ImportReport(
+        path=path,
+        schema_version=schema_version,
+        position=position,
+        duration_s=time.monotonic() - started_s,
+        taken=dict(findings.taken),
+        unchanged=dict(findings.unchanged),
+        conflicts=list(findings.conflicts),
+        lost=lost,
+        damage=damage,
+        skipped=list(findings.skipped),
+        notes=list(findings.notes),
+        differences=list(findings.differences),
+    )
+
+
+def _take(
+    projector: Projector,
+    home: HermesHome,
+    observed_us: int,
+    findings: Findings,
+    progress: Callable[[Progress], None] | None,
+    moved_from: Path | None,
+) -> str:
+    """Plan from fresh state and write; the order is a function of the source alone."""
+    log = projector.log
+    planned_at = log.head().position
+    projector.catch_up()
+    findings.unchanged.clear()
+    db = projector.state.reader()
+    db.execute("BEGIN")  # what was seen stays as it was, whoever folds meanwhile
+    try:
+        store = store_of(log, db, str(home.path), None if moved_from is None else str(moved_from.resolve()))
+        run = Run(
+            home,
+            log,
+            db,
+            store,
+            planned_at=planned_at,
+            observed_us=observed_us,
+            findings=findings,
+            progress=progress,
+        )
+        plan = Plan(run, home.system_prompts())
+        plan.make()
+        tell_known(run, plan)
+        tell_new(run, plan)
+        tell_sessions(run, plan)
+        tell_usage(run)
+        tell_routes(run)
+        run.writer.flush()
+    finally:
+        db.execute("ROLLBACK")
+    return store
+
+
+def _append_ran(log: Log, store: str, payload: e.ImportRan) -> int:
+    stream = source_stream(store)
+
+    def decide() -> int:
+        version = log.stream_version(stream) + 1
+        return log.append([draft_of(Event(stream, version, payload, now_us()))])[0]
+
+    return decide_again(decide)
+
+
+def _observed_us(path: Path) -> int:
+    """By when everything in the home was so: when its database was last written."""
+    latest = 0
+    for name in ("state.db", "state.db-wal"):
+        try:
+            latest = max(latest, (path / name).stat().st_mtime_ns // 1000)
+        except OSError:
+            continue
+    return min(latest, now_us()) if latest else now_us()
+
+
+def _line(lost: Lost) -> str:
+    """One sentence for rows that could not be read."""
+    if lost.first is None:
+        where = lost.table
+    elif lost.last in (None, lost.first):
+        where = f"{lost.table} {lost.first}"
+    else:
+        where = f"{lost.table} {lost.first} to {lost.last}"
+    of = f" of session {lost.session_id}" if lost.session_id else ""
+    return f"{where}{of}: {lost.detail}"

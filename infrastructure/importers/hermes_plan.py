@@ -1,0 +1,289 @@
+"""Reads which sessions and messages a Hermes home has, and settles what is new, changed or gone."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from ...domain import events as e
+from ...domain.ends import COMPRESSION
+from ...domain.events import Payload
+from ...domain.parents import cycles, parent_kind
+from ...domain.source_rows import (
+    differing,
+    here_after,
+    packed,
+    seen_after,
+    session_changes,
+    session_created,
+    session_payloads,
+    settled,
+    unpacked,
+)
+from ...domain.source_values import Row, time_us
+from .hermes_rows import session_row
+from .hermes_run import Run, SessionPlan, rows
+from .merge import Timeline
+
+HEADS = 4_000
+_LATEST_S = 9.2e12
+
+Item = TypeVar("Item")
+
+
+def in_chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most `size`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+class Plan:
+    """What a run is to do, settled before it writes anything.
+
+    Attributes:
+        timeline: new sessions and messages, and ends, to be told in order of time.
+        known: ids of messages that came before, to be compared; `moved` times of odd ones.
+        gone, back: ids of messages that left the home, or of sessions.
+    """
+
+    def __init__(self, run: Run, prompts: dict[str, str]) -> None:
+        self.run = run
+        self.prompts = prompts
+        self.timeline = Timeline()
+        self.known = array("q")
+        self.odd_times_us: dict[int, int] = {}
+        self.gone_messages: list[int] = []
+        self.gone_sessions: list[str] = []
+        self._children: defaultdict[str, list[SessionPlan]] = defaultdict(list)
+
+    def make(self) -> None:
+        """Read the sessions and the heads of all messages."""
+        self._read_sessions()
+        self._read_heads()
+        for plan in self.run.numbered:
+            self._judge(plan)
+        self._name_circles()
+        self._find_gone_sessions()
+
+    # --- sessions ------------------------------------------------------------------------------------
+
+    def _read_sessions(self) -> None:
+        run = self.run
+        self._seen = {
+            session_id: (source, bytes(seen), gone)
+            for session_id, source, seen, gone in run.db.execute(
+                "SELECT session_id, source, seen, gone FROM source_sessions"
+            )
+        }
+        run.begin("reading sessions", None)
+        for raw in run.home.sessions():
+            session_id = raw.get("id")
+            if isinstance(session_id, str) and session_id not in run.plans:
+                self._add(session_id, session_row(raw, self.prompts)[0])
+            else:
+                run.findings.skip(f"session {session_id!r}: a second row with this id")
+        run.advance(len(run.numbered))
+
+    def _add(self, session_id: str, row: Row) -> SessionPlan:
+        run = self.run
+        plan = SessionPlan(session_id, len(run.numbered), packed(row))
+        run.plans[session_id] = plan
+        run.numbered.append(plan)
+        source, seen, _ = self._seen.get(session_id, (0, None, 0))
+        if seen is not None and source == run.source:
+            plan.seen = seen
+        elif run.is_erased("session", session_id):
+            plan.left_out = True
+            run.findings.unchanged["sessions erased here"] += 1
+        elif not run.writer.is_new(plan.stream):
+            plan.left_out = True
+            run.findings.skip(f"session {session_id}: {self._who_brought(source)}")
+        parent = row.get("parent_session_id")
+        if isinstance(parent, str) and parent:
+            plan.parent = parent
+            self._children[parent].append(plan)
+        return plan
+
+    def _who_brought(self, source: int) -> str:
+        found = rows(self.run.db, "SELECT path FROM source_homes WHERE id = ?", source)
+        if not source or not found:
+            return "a session of this id began here; it did not come from this home"
+        return (
+            f"a session of this id came from another home ({found[0][0] or 'not known by path'});"
+            " if that home moved, say so with --moved-from"
+        )
+
+    def row_of(self, session_id: str | None) -> Row | None:
+        """The row of a session of this home, or None."""
+        plan = None if session_id is None else self.run.plans.get(session_id)
+        return None if plan is None else unpacked(plan.row)
+
+    def _judge(self, plan: SessionPlan) -> None:
+        """Settle what is to be told of a session."""
+        if plan.left_out:
+            return
+        row = unpacked(plan.row)
+        if plan.is_new:
+            plan.kind = parent_kind(row, self.row_of(plan.parent))
+            began = row.get("started_at")
+            start = began if isinstance(began, float) and abs(began) < _LATEST_S else plan.first
+            self.timeline.begin(plan.number, min(start, plan.first))
+            payloads: list[Payload] = []
+            if row.get("ended_at") is not None:
+                begun = seen_after({}, session_created(row, at_us=0), 0)
+                payloads = session_payloads(begun, row, continuation=self.continuation(plan, row))
+        elif plan.seen == plan.row and not self._seen[plan.id][2]:
+            self.run.findings.unchanged["sessions"] += 1
+            return
+        else:
+            payloads = self._changes(plan, row)
+            plan.later = [p for p in payloads if not isinstance(p, _TIMED)]
+        for payload in payloads:
+            if isinstance(payload, e.SessionReopened):
+                plan.reopens = True
+            elif isinstance(payload, e.SessionEnded | e.SessionCompressed):
+                plan.ending = payload
+                ended_at = row.get("ended_at")
+                known = ended_at if isinstance(ended_at, float) and abs(ended_at) < _LATEST_S else plan.clock
+                self.timeline.end(plan.number, max(known, plan.clock))
+
+    def _changes(self, plan: SessionPlan, row: Row) -> list[Payload]:
+        assert plan.seen is not None
+        seen = unpacked(plan.seen)
+        here: Row = {}
+        for event in self.run.log.stream_events(plan.stream, without_messages=True):
+            if isinstance(event.payload, e.Payload):
+                here = here_after(here, event.payload, event.at_us)
+        self.run.writer.version(plan.stream)  # refuses what came after the plan
+        kind = None
+        if differing(seen, row, ("parent_session_id",)):
+            kind = parent_kind(row, self.row_of(plan.parent))
+        payloads = session_changes(
+            seen,
+            here,
+            row,
+            row_id=plan.id,
+            continuation=self.continuation(plan, row),
+            parent_kind=kind,
+        )
+        back = bool(self._seen[plan.id][2])
+        if back and not any(isinstance(p, e.SourceRowChanged) for p in payloads):
+            payloads.append(e.SourceRowChanged("session", plan.id, {}))
+        return payloads
+
+    def continuation(self, plan: SessionPlan, row: Row) -> str | None:
+        """The first child that compression made of it."""
+        if row.get("end_reason") != COMPRESSION:
+            return None
+        made: list[tuple[float, int, str]] = []
+        for child in self._children.get(plan.id, ()):
+            its = unpacked(child.row)
+            if parent_kind(its, row) == "continuation":
+                began = its.get("started_at")
+                made.append((began if isinstance(began, float) else 0.0, child.number, child.id))
+        return min(made)[2] if made else None
+
+    def _name_circles(self) -> None:
+        plans = self.run.plans
+        parents = {plan.id: plan.parent for plan in plans.values() if plan.parent}
+        for circle in cycles(parents, parents.get):
+            if any(plans[each].is_new for each in circle):
+                way = " → ".join([*circle, circle[0]])
+                self.run.findings.note(f"sessions name each other as parent, taken as they are: {way}")
+
+    def _find_gone_sessions(self) -> None:
+        run = self.run
+        if any(lost.table == "sessions" for lost in run.home.lost):
+            return  # what could not be read has not gone
+        present = set(run.plans)
+        self.gone_sessions = [
+            session_id
+            for session_id, (source, _, gone) in self._seen.items()
+            if source == run.source and not gone and session_id not in present
+        ]
+
+    # --- messages ------------------------------------------------------------------------------------
+
+    def _read_heads(self) -> None:
+        run = self.run
+        known_here = rows(run.db, "SELECT 1 FROM source_messages WHERE source = ? LIMIT 1", run.source)
+        present = array("q")
+        run.begin("reading messages", None)
+        for chunk in in_chunks(run.home.message_heads(), HEADS):
+            known: set[int] = set()
+            if known_here:
+                ids = [head[0] for head in chunk]
+                present.extend(ids)
+                known = {
+                    row[0]
+                    for row in run.db.execute(
+                        "SELECT source_id FROM source_messages"
+                        " WHERE source = ? AND source_id BETWEEN ? AND ?",
+                        (run.source, min(ids), max(ids)),
+                    )
+                }
+            for message_id, session_id, timestamp in chunk:
+                plan = run.plans.get(session_id) or self._without_row(session_id, timestamp)
+                if plan.left_out:
+                    continue
+                self._at(message_id, plan, timestamp)
+                if message_id in known:
+                    self.known.append(message_id)
+                else:
+                    self.timeline.message(message_id, plan.number, plan.clock)
+            run.advance(len(chunk))
+        if known_here:
+            self._find_gone_messages(present)
+
+    def _at(self, message_id: int, plan: SessionPlan, timestamp: object) -> None:
+        if isinstance(timestamp, (int, float)) and -_LATEST_S < timestamp < _LATEST_S:
+            at = plan.latest = float(timestamp)
+        else:
+            self.odd_times_us[message_id] = time_us(plan.latest) or 0
+            at = plan.latest
+        if at < plan.first:
+            plan.first = at
+        if at > plan.clock:
+            plan.clock = at
+
+    def _without_row(self, session_id: str, timestamp: object) -> SessionPlan:
+        """A session that only its messages still name."""
+        source, seen, _ = self._seen.get(session_id, (0, None, 0))
+        if seen is not None and source == self.run.source:
+            row = unpacked(seen)
+        else:
+            at = float(timestamp) if isinstance(timestamp, (int, float)) else 0.0
+            row = settled({"source": "unknown", "started_at": at})
+        plan = self._add(session_id, row)
+        if plan.is_new:
+            self.run.findings.note(
+                f"session {session_id}: its row is missing, its messages came in without it"
+            )
+        return plan
+
+    def _find_gone_messages(self, present: array[int]) -> None:
+        run = self.run
+        lost = [each for each in run.home.lost if each.table == "messages"]
+        if any(each.first is None for each in lost):
+            return
+        here = iter(sorted(present))
+        at = next(here, None)
+        for (source_id,) in run.db.execute(
+            "SELECT source_id FROM source_messages WHERE source = ? AND gone = 0 ORDER BY source_id",
+            (run.source,),
+        ):
+            while at is not None and at < source_id:
+                at = next(here, None)
+            if at != source_id and not any(
+                each.first <= source_id <= (each.last if each.last is not None else each.first)
+                for each in lost
+                if each.first is not None
+            ):
+                self.gone_messages.append(source_id)
+
+
+_TIMED = (e.SessionReopened, e.SessionEnded, e.SessionCompressed)

@@ -1,0 +1,166 @@
+"""One run over a Hermes home: what every phase of the import needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ...domain.errors import BadUsage
+from ...domain.events import AtKind, ParentKind, Payload, session_stream
+from ...projections.base import Connection
+from ..log import Log
+from .hermes_home import HermesHome
+from .report import Findings, Progress
+from .writer import Told, Writer
+
+
+class SessionPlan(msgspec.Struct, gc=False):
+    """A session of the home, and what is to be told of it.
+
+    Attributes:
+        row, seen: as it is there now, and as it was last seen (None: never); see `packed`.
+        left_out: another home brought this id, or it was erased here.
+        first, clock, latest: the earliest time of its messages, the latest reached so far, and the
+            last one's (seconds).
+        ending: its end, if that is to be told; `later`: what has no time of its own.
+    """
+
+    id: str
+    number: int
+    row: bytes
+    seen: bytes | None = None
+    left_out: bool = False
+    parent: str | None = None
+    kind: ParentKind | None = None
+    first: float = float("inf")
+    clock: float = float("-inf")
+    latest: float = 0.0
+    told_us: int = 0
+    reopens: bool = False
+    ending: Payload | None = None
+    later: list[Payload] | None = None
+    began: bool = False
+
+    @property
+    def stream(self) -> str:
+        """Its stream in the log."""
+        return session_stream(self.id)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never seen before."""
+        return self.seen is None and not self.left_out
+
+
+class Run:
+    """A run's surroundings, and the few things it counts."""
+
+    def __init__(
+        self,
+        home: HermesHome,
+        log: Log,
+        db: Connection,
+        store: str,
+        *,
+        planned_at: int,
+        observed_us: int,
+        findings: Findings,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.home = home
+        self.log = log
+        self.identity = log.identity
+        self.db = db
+        self.store = store
+        self.observed_us = observed_us
+        self.findings = findings
+        self._progress = progress
+        self.phase, self.done, self.total = "reading", 0, None
+        self.source = source_number(db, store)
+        self.erased = {bytes(row[0]) for row in db.execute("SELECT ref FROM source_erased")}
+        self.writer = Writer(log, planned_at=planned_at, taken=findings.taken, wrote=self._wrote)
+        self.plans: dict[str, SessionPlan] = {}
+        self.numbered: list[SessionPlan] = []
+
+    phase: str
+    done: int
+    total: int | None
+
+    def begin(self, phase: str, total: int | None) -> None:
+        """Another phase begins."""
+        self.phase, self.done, self.total = phase, 0, total
+        self.advance(0)
+
+    def advance(self, by: int) -> None:
+        """Say how far the phase has come."""
+        self.done += by
+        if self._progress is not None:
+            self._progress(Progress(self.phase, self.done, self.total))
+
+    def _wrote(self, events: int) -> None:
+        if self.phase == "taking in":
+            self.advance(events)
+
+    def ref(self, kind: str, row: str | int) -> bytes:
+        """What stays of where an event came from, even when its payload is erased."""
+        return self.identity.keyed_hash(self.store, kind, row)
+
+    def told(
+        self,
+        stream: str,
+        payload: Payload,
+        row: str | int,
+        *,
+        kind: str = "",
+        at_us: int | None = None,
+        at_kind: AtKind = "no_later_than",
+    ) -> Told:
+        """An event that this home tells; of what has no time of its own, by when it was so."""
+        return Told(
+            stream,
+            payload,
+            self.observed_us if at_us is None else at_us,
+            at_kind,
+            self.ref(kind or payload.topic, row),
+        )
+
+    def is_erased(self, kind: str, row: str | int) -> bool:
+        """Whether what this row brought was erased here: then it stays erased."""
+        return bool(self.erased) and self.ref(kind, row) in self.erased
+
+
+def source_number(db: Connection, store: str) -> int:
+    """The store's number in the projection; 0 for one never seen."""
+    row = db.execute("SELECT id FROM source_homes WHERE store = ?", (store,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def store_of(log: Log, db: Connection, path: str, moved_from: str | None) -> str:
+    """The fingerprint of the home at `path`: the same at each run, and after a declared move.
+
+    Raises:
+        BadUsage: `moved_from` is no home that was imported.
+    """
+    known_homes = "SELECT store, path FROM source_homes WHERE path IS NOT NULL"
+    paths: dict[str, str] = dict(db.execute(known_homes))
+    wanted = path if moved_from is None else moved_from
+    for store, known in paths.items():
+        if known in (path, wanted):
+            return store
+    if moved_from is not None:
+        known_paths = ", ".join(sorted(paths.values())) or "none"
+        raise BadUsage(f"no home was imported from {moved_from}", hint=f"imported homes: {known_paths}")
+    turn = 0
+    while True:
+        store = log.identity.keyed_hash("source", os.fsencode(path), turn).hex()
+        if store not in paths:
+            return store
+        turn += 1  # the home that was here has moved on, and goes on under its first fingerprint
+
+
+def rows(db: Connection, sql: str, *values: Any) -> list[Any]:
+    """All rows of a query."""
+    return db.execute(sql, values).fetchall()

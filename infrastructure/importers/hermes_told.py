@@ -1,0 +1,169 @@
+"""What has no time of its own: titles, archives, prompts, identity, usage. Each session in one save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ...domain import events as e
+from ...domain import title_claim
+from ...domain.events import Payload, session_stream
+from ...domain.source_rows import seen_after, session_created, session_payloads, unpacked
+from ...domain.title_claim import TitleClaim
+from ...projections.sources import usage_digest, usage_key
+from ..streams import title_stream
+from .hermes_plan import Plan
+from .hermes_rows import model_usage, session_row
+from .hermes_run import Run, SessionPlan, rows
+from .writer import Told
+
+
+def tell_sessions(run: Run, plan: Plan) -> None:
+    """Read the sessions once more, now for all that their first events do not say."""
+    titles = Titles(run)
+    told_prompts = {row[0] for row in rows(run.db, "SELECT hash FROM source_prompts")}
+    run.begin("taking in the rest", len(run.numbered))
+    for raw in run.home.sessions():
+        session = run.plans.get(str(raw.get("id")))
+        run.advance(1)
+        if session is None or session.left_out:
+            continue
+        payloads = _payloads(plan, session)
+        if not payloads:
+            continue
+        text = session_row(raw, plan.prompts)[1]
+        unit: list[Told] = []
+        for payload in payloads:
+            if run.is_erased(payload.topic, session.id):
+                continue
+            match payload:
+                case e.SessionTitled():
+                    unit += titles.told(session, payload)
+                    continue
+                case e.PromptChanged(prompt_hash=str() as known) if known not in told_prompts:
+                    if text is None:
+                        run.findings.note(f"session {session.id}: the text of its prompt is missing")
+                    else:
+                        told_prompts.add(known)
+                        payload = msgspec.structs.replace(payload, text=text)
+                case e.SourceRowChanged():
+                    _name_conflicts(run, session, payload)
+                case _:
+                    pass
+            unit.append(run.told(session.stream, payload, session.id))
+        run.writer.add(*unit)
+
+
+def _payloads(plan: Plan, session: SessionPlan) -> list[Payload]:
+    """What is left to be told of a session after its first event and its end."""
+    if session.later is not None:
+        return session.later
+    if not session.is_new:
+        return []
+    row = unpacked(session.row)
+    created = session_created(row, at_us=0, parent_kind=session.kind)
+    begun = seen_after({}, created, 0)
+    payloads = session_payloads(begun, row, continuation=plan.continuation(session, row))
+    rest = [p for p in payloads if not isinstance(p, e.SessionEnded | e.SessionCompressed)]
+    return [
+        msgspec.structs.replace(p, row=session.id) if isinstance(p, e.SourceRowChanged) else p for p in rest
+    ]
+
+
+def _name_conflicts(run: Run, session: SessionPlan, payload: e.SourceRowChanged) -> None:
+    for column in payload.conflicts:
+        run.findings.conflict(
+            f"session {session.id}: {column} is {_brief(payload.changes.get(column))} in the source"
+            f" and was changed here to {_brief(payload.ours.get(column))}; ours stays"
+        )
+
+
+def _brief(value: object) -> str:
+    text = repr(value) if not isinstance(value, str) else f"'{value}'"
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+class Titles:
+    """Claims of titles: each belongs to one session, whoever bears it in the source."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._claims: dict[str, TitleClaim] = {}
+
+    def told(self, session: SessionPlan, payload: e.SessionTitled) -> Iterator[Told]:
+        """The title as its session's event, and the claims that go with it."""
+        run = self._run
+        yield from self._released(session)
+        claimed = True
+        if payload.title:
+            claim = self._claim(payload.title)
+            if claim.holder is not None and claim.holder != session.id:
+                yield from self._given_up(claim)
+                claim = self._claim(payload.title)
+            if claim.holder is None:
+                taken = e.TitleClaimed(payload.title, session.id)
+                yield self._moved(claim, taken, session.id)
+            elif claim.holder != session.id:
+                claimed = False
+                run.findings.note(
+                    f"session {session.id}: its title '{payload.title}' belongs to session"
+                    f" {claim.holder}; it came in unclaimed"
+                )
+        yield run.told(session.stream, e.SessionTitled(payload.title, claimed), session.id)
+
+    def _released(self, session: SessionPlan) -> Iterator[Told]:
+        """The title that the session bore until now."""
+        seen = unpacked(session.seen) if session.seen is not None else {}
+        old = seen.get("title")
+        if isinstance(old, str) and old:
+            claim = self._claim(old)
+            if claim.holder == session.id:
+                yield self._moved(claim, e.TitleReleased(old, session.id), session.id)
+
+    def _given_up(self, claim: TitleClaim) -> Iterator[Told]:
+        """A title that its holder, another session of this home, does not bear there any more."""
+        holder = self._run.plans.get(claim.holder or "")
+        if holder is None or holder.later is None:
+            return
+        leaves = any(isinstance(p, e.SessionTitled) and p.title != claim.title for p in holder.later)
+        if leaves:
+            yield self._moved(claim, e.TitleReleased(claim.title, holder.id), holder.id)
+
+    def _claim(self, title: str) -> TitleClaim:
+        found = self._claims.get(title)
+        if found is None:
+            run = self._run
+            stream = title_stream(run.identity, title)
+            found = TitleClaim(title)
+            for event in run.log.stream_events(stream):
+                found = title_claim.evolve(found, event.version, event.payload)
+            run.writer.decided_on(stream, found.version)
+            self._claims[title] = found
+        return found
+
+    def _moved(self, claim: TitleClaim, payload: Payload, session_id: str) -> Told:
+        self._claims[claim.title] = title_claim.evolve(claim, claim.version + 1, payload)
+        return self._run.told(title_stream(self._run.identity, claim.title), payload, session_id)
+
+
+def tell_usage(run: Run) -> None:
+    """Each model's share, where it differs from what was last seen."""
+    known: Mapping[tuple[str, bytes], bytes] = {
+        (session_id, bytes(key)): bytes(seen)
+        for session_id, key, seen in run.db.execute("SELECT session_id, key, digest FROM source_usage")
+    }
+    for raw in run.home.model_usage():
+        session = run.plans.get(str(raw.get("session_id")))
+        payload = model_usage(raw)
+        if session is None or payload is None:
+            run.findings.skip(
+                f"usage of {raw.get('model')!r} by session {raw.get('session_id')!r}: "
+                + ("there is no such session" if session is None else "its key is no text")
+            )
+        elif not session.left_out:
+            if known.get((session.id, usage_key(payload))) == usage_digest(payload):
+                run.findings.unchanged["usage"] += 1
+            else:
+                stream = session_stream(session.id)
+                run.writer.add(run.told(stream, payload, session.id, kind="usage"))

@@ -1,0 +1,157 @@
+"""Reads the log around damage: what cannot be read is named, and never hides what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from ..domain.errors import LogDamaged
+from ..domain.events import Recorded
+from .log import _ENVELOPE as ENVELOPE
+from .log import Log, recorded
+from .sqlite import one, translated
+
+COLUMNS = (
+    "position, stream, version, topic, at_us, at_kind, recorded_at_us, actor, caused_by, save,"
+    " source_ref, idempotency_key, salt, payload_hash, chain, payload"
+)
+
+
+UNREADABLE = (LogDamaged, TypeError, ValueError, IndexError)
+"""How reading a damaged row ends: a page may be garbage in ways that SQLite does not see."""
+
+
+class Row(NamedTuple):
+    """A row of the log as it lies there."""
+
+    position: int
+    stream: int
+    version: int
+    topic: str
+    at_us: int
+    at_kind: int
+    recorded_at_us: int
+    actor: str
+    caused_by: int | None
+    save: int
+    source_ref: bytes | None
+    idempotency_key: bytes | None
+    salt: bytes | None
+    payload_hash: bytes
+    chain: bytes
+    payload: bytes | None
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A position whose row SQLite cannot read."""
+
+    position: int
+    detail: str
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Part of the log."""
+
+    events: list[Recorded]
+    damaged: list[int]
+    """Positions in between that cannot be read or decoded."""
+    done: int
+    """The last position that was looked at."""
+
+
+def rows(db: apsw.Connection, upto: int) -> Iterator[Row | Unreadable]:
+    """Every row of the log up to `upto`, by position; a position that is not there is left out."""
+    last = 0
+    while last < upto:
+        try:
+            for found in db.execute(
+                f"SELECT {COLUMNS} FROM events WHERE position > ? AND position <= ? ORDER BY position",
+                (last, upto),
+            ):
+                yield Row(*found)
+                last = max(last, int(found[0]))
+            return
+        except (apsw.CorruptError, apsw.IOError):
+            pass
+        readable = False
+        while last < upto and not readable:  # one by one, until a page that can be read begins
+            last += 1
+            try:
+                found = db.execute(f"SELECT {COLUMNS} FROM events WHERE position = ?", (last,)).fetchone()
+            except (apsw.CorruptError, apsw.IOError) as error:
+                yield Unreadable(last, str(error))
+            else:
+                if found is not None:
+                    yield Row(*found)
+                    readable = True
+
+
+def last_position(db: apsw.Connection) -> int:
+    """The last position; by the index of streams where the table's end cannot be read."""
+    for source in ("events", "events INDEXED BY events_by_stream"):
+        try:
+            found = one(db, f"SELECT max(position) FROM {source}")
+        except (apsw.CorruptError, apsw.IOError):
+            continue
+        return int(found or 0)
+    return 0
+
+
+def events_past(log: Log, after: int, *, limit: int, upto: int) -> Stretch:
+    """At most `limit` events after `after`, with those named that cannot be read or decoded."""
+    try:
+        events = log.read(after, limit=limit, upto=upto)
+    except UNREADABLE:
+        return _one_by_one(log, after, min(after + limit, upto))
+    return Stretch(events, [], events[-1].position if len(events) == limit else upto)
+
+
+def _one_by_one(log: Log, after: int, upto: int) -> Stretch:
+    events: list[Recorded] = []
+    damaged: list[int] = []
+    for position in range(after + 1, upto + 1):
+        try:
+            event = event_at(log, position)
+        except UNREADABLE:
+            damaged.append(position)
+        else:
+            if event is not None:
+                events.append(event)
+    return Stretch(events, damaged, upto)
+
+
+def event_at(log: Log, position: int) -> Recorded | None:
+    """The event at `position`, touching no other page than its own.
+
+    Raises:
+        LogDamaged: it cannot be read or decoded.
+    """
+    with translated(str(log.path)):
+        row: Any = log.reader().execute(f"{ENVELOPE} WHERE e.position = ?", (position,)).fetchone()
+    return None if row is None else recorded(row)
+
+
+def ranges(positions: Iterable[int]) -> list[list[int]]:
+    """Positions as [first, last] of each unbroken run."""
+    found: list[list[int]] = []
+    for position in sorted(positions):
+        if found and position <= found[-1][1] + 1:
+            found[-1][1] = position
+        else:
+            found.append([position, position])
+    return found
+
+
+def merged(runs: Iterable[tuple[int, int]], positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """`runs` with `positions` added to them."""
+    added = [(first, last) for first, last in ranges(positions)]
+    found: list[tuple[int, int]] = []
+    for first, last in sorted({*runs, *added}):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return tuple(found)

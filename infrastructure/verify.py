@@ -1,0 +1,79 @@
+"""Verify: whether the log is what was written, and everything else what is told from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ..domain.errors import LogDamaged, ProjectionDamaged
+from ..domain.events import PayloadsErased
+from .home import Home
+from .verify_log import Expected, LogReport, Problem, Progress, verify_log
+from .verify_projections import REBUILD_ALL, lag_as_found, verify_projections
+
+_ROUNDS = 3
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What a verification found."""
+
+    log: LogReport
+    lag: int
+    """Events that were not folded when it began."""
+    position: int
+    """Where the projections were held against a fold from nothing."""
+    problems: list[Problem]
+    """Of the projections; the log's stand in its report."""
+    compared: bool
+    """False where the log is too damaged to fold from."""
+    expected: Expected | None
+    as_expected: bool
+
+    @property
+    def exit_code(self) -> int:
+        """5 where the log is damaged, 1 where a projection is."""
+        if not self.log.ok:
+            return 5
+        return 1 if self.problems else 0
+
+
+def verify(path: Path, *, expect: Expected | None = None, progress: Progress | None = None) -> Verified:
+    """Check the home at `path`, as it is found: nothing is folded, mended or told again.
+
+    Raises:
+        NoSuchHome: there is no log. LogDamaged: it cannot even be opened. NeedsUpgrade.
+    """
+    with Home(path, read_only=True) as home:
+        begun_anew = home.state.superseded
+        problems: list[Problem] = []
+        if begun_anew is not None:
+            problems.append(
+                Problem("file", [], f"state.db was damaged ({begun_anew}) and is begun anew", REBUILD_ALL)
+            )
+        try:
+            lag = lag_as_found(home.projector, home.log.head().position)
+        except (ProjectionDamaged, LogDamaged):
+            lag = 0  # named below
+        report = verify_log(home.log, expect, progress)
+        position = 0
+        found: list[Problem] = []
+        try:
+            for _ in range(_ROUNDS):
+                found, position = verify_projections(home.projector, told=report.readable, progress=progress)
+                if not found or not _erased_since(home, position):
+                    break
+                home.catch_up()  # what was erased meanwhile can be folded from nothing no more
+        except ProjectionDamaged as error:
+            problems.append(Problem("file", [], error.message, REBUILD_ALL))
+        except LogDamaged as error:
+            problems.append(
+                Problem("not_compared", [], f"the log cannot be read: {error.message}", "restore it")
+            )
+        problems += found
+    missed = any(problem.kind == "expected" for problem in report.problems)
+    return Verified(report, lag, position, problems, report.readable, expect, not missed)
+
+
+def _erased_since(home: Home, position: int) -> bool:
+    return bool(home.log.read(position, limit=1, topics=[PayloadsErased.topic]))

@@ -1,0 +1,116 @@
+"""Which conversation each of many sessions belongs to, read in a few queries: for thousands of hits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from .base import Connection
+
+HIDDEN_SOURCES = ("tool", "subagent")
+HIDDEN_KINDS = ("delegate", "tool")
+_BATCH = 500
+
+
+class _Session(msgspec.Struct, gc=False):
+    source: str
+    parent: str | None
+    kind: str | None
+
+
+class Conversations:
+    """Of the sessions given, those about which there is something to know, and their ancestors.
+
+    Most sessions came from nowhere and belong to a person: they are their own conversation, and it
+    costs next to nothing to find that they are not among the others.
+    """
+
+    def __init__(self, db: Connection, ids: Collection[str]) -> None:
+        self._db = db
+        self._ids = ids
+        self._known: dict[str, _Session] = {}
+        waiting: Collection[str] = ids
+        while waiting:
+            found = {row[0]: _Session(*row[1:]) for row in self._read(waiting)}
+            self._known.update(found)
+            # A parent that was asked about and is not known is plain, or missing.
+            waiting = {
+                each.parent
+                for each in found.values()
+                if each.parent is not None and each.parent not in self._known and each.parent not in ids
+            }
+
+    def _read(self, ids: Iterable[str]) -> Iterator[Any]:
+        for some in _batches(ids):
+            yield from self._db.execute(
+                "SELECT id, source, parent_session_id, parent_kind FROM sessions"
+                f" WHERE id IN ({','.join('?' * len(some))})"
+                " AND (parent_session_id IS NOT NULL OR source IN ('tool', 'subagent', 'cron'))",
+                some,
+            )
+
+    def of_source(self, source: str) -> set[str]:
+        """Those of the given sessions that have this source."""
+        return {
+            row[0]
+            for some in _batches(self._ids)
+            for row in self._db.execute(
+                f"SELECT id FROM sessions WHERE source = ? AND id IN ({','.join('?' * len(some))})",
+                (source, *some),
+            )
+        }
+
+    def of_cron(self) -> set[str]:
+        """Those that a scheduler began."""
+        return {name for name, each in self._known.items() if each.source == "cron"}
+
+    def hidden(self, source: str | None) -> set[str]:
+        """Those of delegates and tools, and what goes on from one; not those whose source is asked for."""
+        return {name for name in self._known if self._is_hidden(name, source)}
+
+    def _is_hidden(self, session_id: str, source: str | None) -> bool:
+        at, seen = session_id, set[str]()
+        while at in self._known and at not in seen:
+            seen.add(at)
+            each = self._known[at]
+            if each.source in HIDDEN_SOURCES:
+                return source is None
+            if each.kind in HIDDEN_KINDS:
+                return True
+            if each.kind != "continuation" or each.parent is None:
+                return False
+            at = each.parent
+        return False
+
+    def roots(self) -> dict[str, str]:
+        """Session -> what its hits are counted with, for those that are not their own conversation.
+
+        A session is counted with all that came of it, but for a reset, which begins another
+        conversation (REFERENCE.md 6.1). A parent that is missing still holds its children together.
+        """
+        roots: dict[str, str] = {}
+        for start in self._known:
+            path: dict[str, None] = {}
+            at = start
+            while at not in roots and at not in path:
+                path[at] = None
+                each = self._known.get(at)
+                if each is None or each.parent is None or each.kind == "reset":
+                    break
+                at = each.parent
+            if at in roots:
+                root = roots[at]
+            else:
+                steps = list(path)
+                root = min(steps[steps.index(at) :])  # of a circle any would do, if always the same
+            roots.update(dict.fromkeys(path, root))
+        return roots
+
+
+def _batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
+    rest = iter(ids)
+    while some := tuple(islice(rest, _BATCH)):
+        yield some

@@ -1,0 +1,71 @@
+"""Finds the session that a person means: by its id, the beginning of one, or a title."""
+
+from __future__ import annotations
+
+from ..domain.errors import Ambiguous, NoSuchSession
+from ..domain.titles import base_of, lineage_matches, lineage_number
+from .base import Connection
+from .tree import tip
+
+_LAST = "\U0010ffff"
+SHOWN = 10
+"""Candidates that an error lists; it says how many there are."""
+
+
+def find_session(db: Connection, name: str) -> str:
+    """The id of the session that `name` stands for.
+
+    Tried in this order (REFERENCE.md 3): the whole id; the beginning of exactly one id; a title. A
+    title means the newest of its lineage (`plan`, `plan #2`, …) and of that the last continuation;
+    one that bears a number means just that session.
+
+    Raises:
+        NoSuchSession: nothing bears that name. Ambiguous: several ids begin so; it lists them.
+    """
+    if db.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone():
+        return name
+    begun = _beginning(db, name)
+    if len(begun) == 1:
+        return begun[0]
+    titled = _titled(db, name)
+    if titled is not None:
+        return titled
+    if begun:
+        total = db.execute(
+            "SELECT count(*) FROM sessions WHERE id >= ? AND id < ?", (name, name + _LAST)
+        ).fetchone()[0]
+        more = f", of which these are {SHOWN}" if total > SHOWN else ""
+        raise Ambiguous(
+            f"{total} sessions have an id that begins with '{name}'{more}",
+            candidates=begun,
+            hint="give more of the id",
+        )
+    raise NoSuchSession(f"no session has the id or title '{name}'", hint="see: retold sessions list --all")
+
+
+def _beginning(db: Connection, name: str) -> list[str]:
+    rows = db.execute(
+        "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (name, name + _LAST, SHOWN)
+    )
+    return [row[0] for row in rows]
+
+
+def _titled(db: Connection, title: str) -> str | None:
+    """The session that a title leads to; a title that its session claimed goes before one it did not."""
+    rows: list[tuple[int, int, str, str]] = [
+        (claimed, started_us, session_id, other)
+        for session_id, other, claimed, started_us in db.execute(
+            "SELECT id, title, title_claimed, started_us FROM sessions"
+            " WHERE title = ? OR (title > ? AND title < ?)",
+            (title, f"{title} #", f"{title} #{_LAST}"),
+        )
+        if lineage_matches(title, other)
+    ]
+    numbered = [row for row in rows if row[3] != title]
+    asked_by_number = base_of(title) != title and lineage_number(title) > 1
+    if not rows:
+        return None
+    exact = [row for row in rows if row[3] == title]
+    if asked_by_number and exact:
+        return max(exact)[2]
+    return tip(db, max(numbered or exact)[2])

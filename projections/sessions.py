@@ -1,0 +1,206 @@
+"""What lists and pages show of sessions: rows of a list, one session whole, its messages, counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ..domain.events import Visibility
+from .base import Connection
+from .search_text import STRUCTURED
+from .transcripts import visibility
+from .tree import Segment, chain
+
+
+class SessionLine(msgspec.Struct, frozen=True):
+    """What a list shows of a session. Times are microseconds since the epoch."""
+
+    id: str
+    title: str | None
+    source: str
+    started_us: int
+    last_active_us: int | None
+    message_count: int
+    preview: str | None
+    archived: bool
+    parent_id: str | None
+    end_reason: str | None
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """One session with what leads to it and what belongs to it; its messages are read apart."""
+
+    line: SessionLine
+    lineage: list[Segment]
+    key: str | None
+    """The routing key that the session bears."""
+    route: str | None
+    """The key that leads to this session."""
+    leads_to: str | None
+    """Where the session's own key leads."""
+    model: str | None
+    display_name: str | None
+    workspace: str | None
+    ended_us: int | None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message as it is shown; `id` is its position."""
+
+    id: int
+    role: str
+    content: str | None
+    at_us: int | None
+    tool_calls: str | None
+    tool_name: str | None
+    visibility: Visibility
+    copy_of: int | None
+
+
+class SourceCount(msgspec.Struct, frozen=True):
+    """How much one source has said."""
+
+    source: str
+    sessions: int
+    messages: int
+
+
+_LINE = (
+    "s.id, s.title, s.source, s.started_us, s.last_active_us, s.message_count, s.preview, s.archived,"
+    " s.parent_session_id, s.end_reason"
+)
+
+
+def line(row: Any) -> SessionLine:
+    """A row of `_LINE`'s columns."""
+    return SessionLine(
+        row[0], row[1], row[2], row[3], row[4], row[5] or 0, row[6], bool(row[7]), row[8], row[9]
+    )
+
+
+def page(db: Connection, session_id: str) -> SessionPage:
+    """A session that exists, by its id."""
+    row = db.execute(
+        f"SELECT {_LINE}, s.session_key, s.model, s.display_name, coalesce(s.git_repo_root, s.cwd),"
+        " s.ended_us, s.input_tokens, s.output_tokens, coalesce(s.actual_cost_usd, s.estimated_cost_usd)"
+        " FROM sessions s WHERE s.id = ?",
+        (session_id,),
+    ).fetchone()
+    key, model, display_name, workspace, ended_us, tokens_in, tokens_out, cost_usd = row[10:]
+    leads_to = None
+    if key is not None:
+        led = db.execute("SELECT session_id FROM routes WHERE key = ?", (key,)).fetchone()
+        leads_to = led[0] if led else None
+    route = key
+    if leads_to != session_id:
+        led = db.execute(
+            "SELECT key FROM routes WHERE session_id = ? ORDER BY at_us DESC, key LIMIT 1", (session_id,)
+        ).fetchone()
+        route = led[0] if led else None
+    return SessionPage(
+        line=line(row),
+        lineage=chain(db, session_id),
+        key=key,
+        route=route,
+        leads_to=leads_to,
+        model=model,
+        display_name=display_name,
+        workspace=workspace,
+        ended_us=ended_us,
+        input_tokens=tokens_in or 0,
+        output_tokens=tokens_out or 0,
+        cost_usd=cost_usd,
+    )
+
+
+def messages(
+    db: Connection,
+    session_id: str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    after: int | None = None,
+    before: int | None = None,
+) -> Iterator[Message]:
+    """Messages in order, every visibility, read one by one: a session of any size takes no memory.
+
+    Args:
+        first, last: at most so many from the beginning or the end of what is asked for; both cost
+            what they return, however long the session is (FIELD_CASES K10).
+        after, before: only messages with a greater or smaller id.
+    """
+    where, values = ["session_id = ?"], [session_id]
+    bound: list[Any] = list(values)
+    if after is not None:
+        where.append("id > ?")
+        bound.append(after)
+    if before is not None:
+        where.append("id < ?")
+        bound.append(before)
+    limit = first if first is not None else last
+    order = "DESC" if first is None and last is not None else "ASC"
+    sql = (
+        "SELECT id, role, content, timestamp, tool_calls, tool_name, active, compacted, copy_of FROM messages"
+        f" WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?"
+    )
+    rows = db.execute(sql, (*bound, -1 if limit is None else limit))
+    for row in rows if order == "ASC" else reversed(list(rows)):
+        yield Message(
+            row[0], row[1], row[2], micros(row[3]), row[4], row[5], visibility(row[6], row[7]), row[8]
+        )
+
+
+def micros(timestamp: object) -> int | None:
+    """Seconds since the epoch as microseconds; None for what is no time at all."""
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
+        return None
+    if not -1e11 < timestamp < 1e11:  # some three thousand years; milliseconds given as seconds
+        return None
+    return round(timestamp * 1e6)
+
+
+def content_value(content: str | None) -> Any:
+    """Content as a value: structured content decoded, all else as it is."""
+    if content is None or not content.startswith(STRUCTURED):
+        return content
+    decoded = json_value(content[len(STRUCTURED) :])
+    return content if isinstance(decoded, str) and decoded == content[len(STRUCTURED) :] else decoded
+
+
+def json_value(text: str | None) -> Any:
+    """The value of a JSON text, or the text itself where it is malformed."""
+    if text is None:
+        return None
+    try:
+        # Not msgspec: Python's json.dumps writes lone surrogates and NaN, and only its own reader
+        # takes them back.
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def counts(db: Connection) -> list[SourceCount]:
+    """Every source with its sessions and messages, most sessions first.
+
+    All of them count: archived sessions, children, and messages that were compacted or rewound.
+    """
+    rows = db.execute(
+        """
+        WITH hidden(session_id, messages) AS MATERIALIZED (
+            SELECT session_id, count(*) FROM messages WHERE active = 0 GROUP BY session_id
+        ), per_source(source, messages) AS (
+            SELECT s.source, sum(h.messages) FROM hidden h JOIN sessions s ON s.id = h.session_id GROUP BY 1
+        )
+        SELECT t.source, t.sessions, t.live + coalesce(p.messages, 0)
+        FROM (SELECT source, count(*) AS sessions, sum(message_count) AS live FROM sessions GROUP BY source) t
+        LEFT JOIN per_source p ON p.source = t.source
+        ORDER BY t.sessions DESC, t.source
+        """
+    )
+    return [SourceCount(*row) for row in rows]

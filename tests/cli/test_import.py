@@ -1,0 +1,113 @@
+"""`retold import hermes` as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from retold.tests.conftest import Run, RunProcess
+
+
+def test_a_first_import_says_what_was_taken(run: Run, hermes_home: Path) -> None:
+    ran = run("import", "hermes", hermes_home)
+
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    head, *rest = ran.stdout.splitlines()
+    assert head.startswith("57 sessions, 914 messages, 27 routes taken in ")
+    assert head.endswith(f" s from {hermes_home}, schema 22")
+    assert rest[0].startswith("  also taken   5 compressions, 10 ends, 12 titles")
+    assert rest[-1].startswith("  recorded as  #")
+
+
+def test_a_second_import_says_that_nothing_changed(run: Run, hermes_home: Path) -> None:
+    run("import", "hermes", hermes_home)
+    ran = run("import", "hermes", hermes_home)
+
+    assert ran.stdout.splitlines()[0] == (
+        "nothing has changed since the last import (57 sessions, 914 messages, 27 routes)"
+    )
+
+
+def test_json(run: Run, hermes_home: Path) -> None:
+    """FIELD_CASES I17: an import that shows a part and says nothing of the rest."""
+    answer = run("import", "hermes", hermes_home, "--json").json
+
+    assert list(answer) == [
+        "path",
+        "schema_version",
+        "position",
+        "duration_s",
+        "taken",
+        "unchanged",
+        "conflicts",
+        "lost",
+        "damage",
+        "skipped",
+        "notes",
+        "differences",
+    ]
+    assert (answer["taken"]["sessions"], answer["taken"]["messages"]) == (57, 914)
+
+
+def test_the_home_is_found_by_its_variable(
+    run: Run, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(hermes_home))
+
+    assert run("import", "hermes").exit_code == 0
+
+
+def test_what_is_skipped_is_named_with_its_reason(run: Run, hermes_home: Path) -> None:
+    db = apsw.Connection(str(hermes_home / "state.db"))
+    db.execute(
+        "UPDATE gateway_routing SET entry_json = '{' WHERE session_key = 'agent:main:telegram:dm:1001'"
+    )
+    db.close()
+    ran = run("import", "hermes", hermes_home)
+
+    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("  skipped")]
+    assert line.startswith("  skipped      route agent:main:telegram:dm:1001: its entry is no JSON")
+
+
+@pytest.mark.parametrize("what", ["nowhere", "empty", "no database", "no sessions table"])
+def test_what_is_no_hermes_home_is_refused_and_nothing_is_created(
+    run: Run, home: Path, tmp_path: Path, what: str
+) -> None:
+    source = tmp_path / "source"
+    if what != "nowhere":
+        source.mkdir()
+    if what == "no database":
+        (source / "state.db").write_text("these are not the rows you are looking for" * 100)
+    if what == "no sessions table":
+        db = apsw.Connection(str(source / "state.db"))
+        db.execute("CREATE TABLE other (x)")
+        db.close()
+    before = sorted(tmp_path.rglob("*"))
+    ran = run("import", "hermes", source)
+
+    assert ran.exit_code == 2
+    assert ran.stdout == ""
+    assert ran.stderr.splitlines()[0].startswith("retold: ")
+    assert not home.exists()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_damaged_home_exits_with_1_and_names_what_is_lost(run: Run, hermes_home: Path) -> None:
+    db = hermes_home / "state.db"
+    content = bytearray(db.read_bytes())
+    at = content.index(b"The context manager") // 4096 * 4096
+    content[at : at + 8] = b"\xff" * 8
+    db.write_bytes(content)
+    ran = run("import", "hermes", hermes_home)
+
+    assert ran.exit_code == 1
+    assert any(line.startswith(("  lost ", "  damaged ")) for line in ran.stdout.splitlines())
+
+
+@pytest.mark.slow
+def test_as_a_process_of_its_own(run_process: RunProcess, hermes_home: Path) -> None:
+    ran = run_process("import", "hermes", hermes_home)
+
+    assert (ran.exit_code, ran.stderr) == (0, "")

@@ -1,0 +1,356 @@
+"""`retold sessions list`, `show`, `tree` and `stats` as a person or a program sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retold.cli import stream
+from retold.cli.output import cell_width
+from retold.cli.stream import encode, raw_json, size
+from retold.cli.transcript import calls, one_line, readable
+from retold.infrastructure.clock import now_us
+from retold.tests.histories import DAY_US, HOUR_US, History, folded, history
+
+if TYPE_CHECKING:
+    from retold.tests.conftest import Run, RunProcess
+
+KEY = "agent:main:telegram:dm:1001"
+BOAT = "20260504_080000_b33d43d5"
+NEXT = "20260508_141930_46dc1a26"
+
+
+@pytest.fixture
+def chats(home: Path) -> Path:
+    """A chat that was compressed, with a delegate; a cron run; and one put away."""
+    now = now_us()
+    with history(home) as h:
+        h.session(BOAT, source="telegram", session_key=KEY, title="boat repair", at_us=now - 9 * DAY_US)
+        first = h.say(BOAT, "how do I mend\nthe boat?")
+        call = '[{"function": {"name": "web_search", "arguments": "{\\"q\\": \\"tar\\"}"}}]'
+        h.say(BOAT, None, "assistant", tool_calls=call)
+        h.say(BOAT, "tar\npitch\nrope", "tool", tool_name="web_search")
+        h.say(BOAT, '\0json:[{"type":"text","text":"like this?"},{"type":"image_url","image_url":{}}]')
+        undone = h.say(BOAT, "no, wait")
+        h.rewind(BOAT, [undone])
+        h.compact(BOAT, [first])
+        h.session("d1", source="cli", parent_session_id=BOAT, parent_kind="delegate")
+        h.say("d1", "private to the delegate")
+        h.compress(BOAT, NEXT, source="telegram", session_key=KEY, title="boat repair #2")
+        h.route(KEY, NEXT, previous=BOAT, cause="compression")
+        h.say(NEXT, "weiter mit dem Boot 🚤", at_us=now - 2 * HOUR_US)
+        h.session("cron_1", source="cron", at_us=now - 30 * HOUR_US)
+        h.say("cron_1", "weekly report")
+        h.session("away", source="cli", title="put away", at_us=now - DAY_US)
+        h.archive("away")
+    return home
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns reads what is written."""
+    monkeypatch.setattr(stream, "is_terminal", lambda: True)
+    monkeypatch.setattr("retold.cli.sessions.is_terminal", lambda: True)
+    monkeypatch.setattr("retold.cli.transcript.is_terminal", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+
+
+# --- list -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_piped_list_has_whole_cells_and_its_footer_apart(run: Run) -> None:
+    done = run("sessions", "list")
+
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "Title           Preview                 Last Active  Source    ID\n"
+        "─────────────────────────────────────────────────────────────────────────────────────────\n"
+        f"boat repair #2  weiter mit dem Boot 🚤  2h ago       telegram  {NEXT}\n"
+        "—               weekly report           yesterday    cron      cron_1\n"
+    )
+    assert done.stderr == ("\nNot shown: 1 archived, 1 older segment, 1 delegate. See them with --all.\n")
+
+
+@pytest.mark.usefixtures("chats", "terminal")
+def test_a_list_fits_the_terminal_and_never_cuts_an_id(run: Run) -> None:
+    done = run("sessions", "list", "--all")
+    lines = done.stdout.splitlines()
+
+    assert max(map(cell_width, lines)) <= 80
+    assert [line.split()[-1] for line in lines[2:]] == [NEXT, "away", "cron_1", "d1", BOAT]
+    assert "put away (archived)" in done.stdout
+
+
+@pytest.mark.usefixtures("chats", "terminal")
+def test_on_a_terminal_the_footer_stands_under_the_list(run: Run) -> None:
+    done = run("sessions", "list", "--limit", "1")
+
+    assert done.stdout.endswith(
+        "\nNot shown: 1 over the limit, 1 archived, 1 older segment, 1 delegate. See them with --all.\n"
+    )
+
+
+def test_an_empty_home_has_no_sessions(run: Run, home: Path) -> None:
+    with history(home):
+        pass
+
+    assert run("sessions", "list").stdout == "No sessions found.\n"
+    assert run("sessions", "list", "--json").json["sessions"] == []
+
+
+def test_a_folder_that_is_no_home_is_refused_and_left_as_it_is(run: Run, home: Path) -> None:
+    done = run("sessions", "list")
+
+    assert done.exit_code == 2
+    assert f"{home} is no Retold home" in done.stderr
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("chats")
+def test_the_list_as_of_a_position_is_what_this_store_said_then(run: Run) -> None:
+    done = run("sessions", "list", "--at", "#3", "--json")
+
+    assert [(each["id"], each["title"]) for each in done.json["sessions"]] == [(BOAT, "boat repair")]
+    assert done.json["sessions"][0]["end_reason"] is None
+    assert done.stderr == ""
+
+
+@pytest.mark.usefixtures("chats")
+def test_the_list_as_of_a_time_says_what_it_is_known_from(run: Run) -> None:
+    done = run("sessions", "list", "--at", "2d", "--json")
+
+    assert NEXT in [each["id"] for each in done.json["sessions"]]
+    assert re.match(r"as of \S+Z, known at position #\d+\n", done.stderr)
+
+
+def test_text_of_a_session_cannot_reach_the_terminal(run: Run, home: Path) -> None:
+    with history(home) as h:
+        h.session("s", title="a\x1b[2J\nb")
+        h.say("s", "\x1b]0;owned\x07 words")
+    listed, shown, tree = run("sessions", "list"), run("sessions", "show", "s"), run("sessions", "tree", "s")
+
+    for done in (listed, shown, tree):
+        assert "\x1b" not in done.stdout
+        assert "\x07" not in done.stdout
+    assert "a␛[2J b" in listed.stdout
+
+
+@pytest.mark.usefixtures("chats")
+def test_listing_imports_no_write_side_and_nothing_it_does_not_show(home: Path) -> None:
+    listing = "import sys; from retold.cli.main import main; main(['sessions', 'list']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", listing],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"RETOLD_HOME": str(home)},
+    )
+    loaded = set(done.stdout.splitlines()[-1].split())
+
+    assert not {"eventsourcing", "rich", "yaml", "croniter", "whenever"} & {
+        name.partition(".")[0] for name in loaded
+    }
+    assert not {"retold.infrastructure.engine", "retold.infrastructure.recorders"} & loaded
+
+
+# --- show -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_session_reads_as_a_transcript(run: Run) -> None:
+    done = run("sessions", "show", BOAT)
+    lines = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", line) for line in done.stdout.splitlines()]
+
+    assert lines == [
+        "boat repair",
+        f"  id        {BOAT}",
+        "  source    telegram",
+        "  started   TIME, last active TIME",
+        "  state     ended TIME, compression",
+        "  messages  3 live",
+        f"  route     it bears {KEY}, which leads to {NEXT}",
+        f"  lineage   this one → {NEXT}",
+        "",
+        "user  TIME  #3  [compacted]",
+        "  how do I mend",
+        "  the boat?",
+        "",
+        "assistant  TIME  #4",
+        '  → web_search({"q": "tar"})',
+        "",
+        "tool web_search  TIME  #5",
+        "  tar (+2 lines)",
+        "",
+        "user  TIME  #6",
+        "  like this?",
+        "  [image]",
+        "",
+        "user  TIME  #7  [rewound]",
+        "  no, wait",
+    ]
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_session_is_shown_by_prefix_and_by_the_title_of_its_lineage(run: Run) -> None:
+    assert run("sessions", "show", "2026050", "--json").json["error"]["candidates"] == [BOAT, NEXT]
+    assert run("sessions", "show", "20260504", "--json").json["id"] == BOAT
+    assert run("sessions", "show", "boat repair", "--json").json["id"] == NEXT
+    assert run("sessions", "show", "boat").exit_code == 2
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_delegates_private_talk_is_no_part_of_the_conversation(run: Run) -> None:
+    done = run("sessions", "show", NEXT, "--json")
+
+    assert done.json["lineage"] == [
+        {"session_id": BOAT, "kind": "root"},
+        {"session_id": NEXT, "kind": "continuation"},
+    ]
+    assert "private" not in done.stdout
+    assert done.json["route"] == KEY
+
+
+@pytest.mark.usefixtures("chats")
+def test_pages_of_a_session_are_asked_for_by_id(run: Run) -> None:
+    def page(*options: str) -> list[int]:
+        return [each["id"] for each in run("sessions", "show", BOAT, *options, "--json").json["messages"]]
+
+    assert page("--first", "2") == [3, 4]
+    assert page("--last", "2") == [6, 7]
+    assert page("--last", "2", "--before", "6") == [4, 5]
+    assert page("--after", "6") == [7]
+    assert run("sessions", "show", BOAT, "--first", "1", "--last", "1").exit_code == 2
+
+
+def test_a_session_of_any_size_is_written_message_by_message(home: Path, run_process: RunProcess) -> None:
+    with history(home) as h:
+        h.session("big")
+        for _ in range(6):
+            with h.together():
+                for _ in range(5):
+                    h.say("big", "x" * 2_000_000)
+    with folded(home):
+        pass
+    measured = (
+        "import resource, sys; from retold.cli.main import main; code = main(['sessions', 'show', 'big', '--json']);"
+        " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", measured],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"RETOLD_HOME": str(home)},
+    )
+
+    assert len(json.loads(done.stdout)["messages"]) == 30
+    assert int(done.stderr.split()[-1]) < 100_000 + 30_000  # kB; the answer alone has 60 MB
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("plain", "plain"),
+        ('\0json:["a", {"type": "text", "text": "b"}]', ["a", {"type": "text", "text": "b"}]),
+        ("\0json:{torn", "\0json:{torn"),
+        ('\0json:{"n": 123456789012345678901234567890}', {"n": 123456789012345678901234567890}),
+        ('\0json:{"n": NaN, "s": "\\ud83d"}', {"n": None, "s": "\ud83d"}),
+        ('\0json:{\n  "a": 1\n}', {"a": 1}),
+    ],
+)
+def test_content_comes_out_as_it_went_in(run: Run, home: Path, stored: str, shown: object) -> None:
+    with history(home) as h:
+        h.session("s")
+        h.say("s", stored, tool_calls="[{torn")
+    done = run("sessions", "show", "s", "--json")
+
+    assert done.json["messages"][0]["content"] == shown
+    assert done.json["messages"][0]["tool_calls"] == "[{torn"
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ('\0json:[{"type":"input_text","text":"hi"},{"type":"input_audio"}]', "hi\n[input_audio]"),
+        ('\0json:{"type":"image","text":"of a boat"}', "[image]"),
+        ("\0json:3", "3"),
+    ],
+)
+def test_structured_content_reads_as_text(content: str | None, text: str) -> None:
+    assert readable(content) == text
+
+
+def test_calls_of_every_shape_are_one_each() -> None:
+    assert calls(None) == calls("[]") == []
+    assert calls('[{"name": "read", "input": {"path": "a"}}, 3]') == ['read({"path": "a"})', "3"]
+    assert calls("[{torn") == ["[{torn"]
+
+
+def test_one_line_counts_what_follows() -> None:
+    assert one_line("one\ntwo\nthree", 40) == "one (+2 lines)"
+    assert cell_width(one_line("字" * 100 + "\nmore", 40)) <= 40
+
+
+# --- tree and stats -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_tree_is_drawn_with_its_kinds(run: Run) -> None:
+    assert run("sessions", "tree", "d1").stdout == (
+        f"{BOAT}  boat repair  (3 messages, compression, telegram)\n"
+        "├─ delegate  d1  (1 message, open, cli)  ← this one\n"
+        f"└─ continuation  {NEXT}  boat repair #2  (1 message, open, telegram)\n"
+    )
+
+
+def test_a_parent_that_is_missing_is_drawn_as_such(run: Run, home: Path) -> None:
+    with history(home) as h:
+        h.session("s", parent_session_id="gone", parent_kind="branch")
+
+    assert run("sessions", "tree", "s").stdout == (
+        "gone  (missing: it is named as a parent, and is not here)\n"
+        "└─ branch  s  (0 messages, open, cli)  ← this one\n"
+    )
+
+
+@pytest.mark.usefixtures("chats")
+def test_stats_name_every_source_and_the_sizes_on_disk(run: Run, home: Path) -> None:
+    words, answer = run("sessions", "stats").stdout, run("sessions", "stats", "--json").json
+
+    assert words.startswith(
+        "Total sessions: 5\nTotal messages: 8\n"
+        "  cli: 2 sessions, 1 message\n"
+        "  telegram: 2 sessions, 6 messages\n"
+        "  cron: 1 session, 1 message\n"
+        "Log: "
+    )
+    assert answer["log"]["size_bytes"] >= (home / "events.db").stat().st_size
+    assert answer["projections"]["size_bytes"] >= (home / "state.db").stat().st_size
+
+
+# --- what they are written with -------------------------------------------------------------------
+
+
+def test_sizes_read_as_people_say_them() -> None:
+    assert [size(each) for each in (0, 999, 1000, 1_250_000, 3_000_000_000)] == [
+        "0 B", "999 B", "1.0 kB", "1.2 MB", "3.0 GB",
+    ]  # fmt: skip
+
+
+def test_any_json_text_becomes_json_again() -> None:
+    deep = "[" * 500 + "]" * 500
+
+    for text in ('{"a":[1,2.5,null]}', '"\\ud800"', "123456789012345678901234567890", deep):
+        assert json.loads(encode(raw_json(text))) == json.loads(text)
+    assert encode(raw_json("[NaN, -Infinity]")) == b"[null,null]"
+    with pytest.raises(ValueError):
+        raw_json("{torn")

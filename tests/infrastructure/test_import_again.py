@@ -1,0 +1,339 @@
+"""Imports that follow: what was changed here stays, what was erased stays erased, a killed one goes on."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from retold.domain import events as e
+from retold.domain.errors import BadUsage, VersionConflict
+from retold.domain.events import Recorded
+from retold.infrastructure.importers import writer
+from retold.infrastructure.log import Draft, Log
+from retold.tests.infrastructure.importing import Importer, ask, edit, importer
+
+BOAT = "20260504_080000_b33d43d5"
+OTHER = "20260507_081000_325c9788"
+KEY = "agent:main:telegram:dm:1001"
+
+
+@pytest.fixture
+def known(home: Path, hermes_home: Path) -> Iterator[Importer]:
+    """A home that was imported once."""
+    with importer(home, hermes_home) as it:
+        it.run()
+        yield it
+
+
+# --- changed here ------------------------------------------------------------------------------------
+
+
+def test_what_was_changed_here_only_is_never_reverted(known: Importer) -> None:
+    engine = known.engine
+    engine.title_session(BOAT, "my own title")
+    engine.archive_session(OTHER)
+    engine.append_message(BOAT, "user", "said here")
+    engine.end_session(BOAT, "cli_close")
+    engine.reroute(KEY, OTHER, "repair")
+
+    assert known.told() == []
+    assert known.session(BOAT)["title"] == "my own title"
+    assert known.session(BOAT)["end_reason"] == "cli_close"
+    assert known.session(OTHER)["archived"] == 1
+    assert engine.route_of(KEY) == OTHER
+
+
+def test_a_title_changed_on_both_sides_stays_ours_and_is_reported_once(known: Importer) -> None:
+    known.engine.title_session(BOAT, "my own title")
+    edit(known.hermes, "UPDATE sessions SET title = 'their title' WHERE id = ?", BOAT)
+
+    (told,) = known.told()
+
+    assert told == e.SourceRowChanged(
+        "session", BOAT, {"title": "their title"}, ["title"], ours={"title": "my own title"}
+    )
+    assert known.report is not None
+    assert known.report.conflicts == [
+        f"session {BOAT}: title is 'their title' in the source and was changed here to"
+        " 'my own title'; ours stays"
+    ]
+    assert known.session(BOAT)["title"] == "my own title"
+    assert known.state('SELECT session_id, "column", ours, theirs FROM source_conflicts') == [
+        (BOAT, "title", "my own title", "their title")
+    ]
+    assert known.told() == []
+
+
+def test_a_change_that_was_made_here_too_is_no_conflict(known: Importer) -> None:
+    known.engine.archive_session(BOAT)
+    edit(known.hermes, "UPDATE sessions SET archived = 1 WHERE id = ?", BOAT)
+
+    (told,) = known.told()
+
+    assert told == e.SourceRowChanged("session", BOAT, {"archived": 1})
+    assert known.report is not None
+    assert known.report.conflicts == []
+    assert known.told() == []
+
+
+def test_what_the_source_changed_elsewhere_in_the_row_still_comes(known: Importer) -> None:
+    known.engine.title_session(BOAT, "my own title")
+    edit(known.hermes, "UPDATE sessions SET title = 't', cwd = '/x' WHERE id = ?", BOAT)
+
+    assert known.told()[0] == e.WorkspaceChanged("/x", None, None)
+    assert known.session(BOAT)["title"] == "my own title"
+
+
+def test_an_end_on_both_sides_stays_ours(known: Importer) -> None:
+    known.engine.end_session(BOAT, "session_reset")
+    edit(known.hermes, "UPDATE sessions SET ended_at = 9.5, end_reason = 'cli_close' WHERE id = ?", BOAT)
+
+    (told,) = known.told()
+
+    assert isinstance(told, e.SourceRowChanged)
+    assert told.conflicts == ["ended_at", "end_reason"] or told.conflicts == sorted(told.changes)
+    assert known.session(BOAT)["end_reason"] == "session_reset"
+
+
+def test_a_route_moved_on_both_sides_stays_ours(known: Importer) -> None:
+    known.engine.reroute(KEY, OTHER, "repair")
+    entry = '{"session_id": "20260508_141930_46dc1a26"}'
+    edit(known.hermes, "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ?", entry, KEY)
+
+    (told,) = known.told()
+
+    assert isinstance(told, e.SourceRowChanged)
+    assert told.conflicts == ["session_id", "entry_json"]
+    assert known.engine.route_of(KEY) == OTHER
+    assert known.told() == []
+
+
+def test_a_route_that_the_source_moves_where_it_leads_here_is_no_conflict(known: Importer) -> None:
+    known.engine.reroute(KEY, OTHER, "repair")
+    entry = f'{{"session_id": "{OTHER}"}}'
+    edit(known.hermes, "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ?", entry, KEY)
+
+    (told,) = known.told()
+
+    assert isinstance(told, e.SourceRowChanged)
+    assert told.conflicts == []
+    assert known.engine.route_of(KEY) == OTHER
+
+
+def test_a_route_moved_here_and_gone_there_stays(known: Importer) -> None:
+    known.engine.reroute(KEY, OTHER, "repair")
+    (known.hermes / "sessions" / "sessions.json").unlink()
+    edit(known.hermes, "DELETE FROM gateway_routing WHERE session_key = ?", KEY)
+
+    (told,) = known.told()
+
+    assert isinstance(told, e.SourceRowGone)
+    assert known.engine.route_of(KEY) == OTHER
+
+
+def test_a_title_that_a_session_of_ours_holds_comes_in_unclaimed(home: Path, hermes_home: Path) -> None:
+    with importer(home, hermes_home) as it:
+        ours = it.engine.create_session("cli", title="boat repair").session_id
+        told = it.told()
+
+        assert e.SessionTitled("boat repair", claimed=False) in told
+        assert it.session(ours)["title_claimed"] == 1
+        assert it.told() == []
+
+
+# --- erased here -------------------------------------------------------------------------------------
+
+
+def test_an_erased_message_never_comes_back(known: Importer) -> None:
+    message = ask(known.hermes, "SELECT max(id) FROM messages WHERE session_id = ?", BOAT)[0][0]
+    at = known.position_of(message)
+    known.engine.erase_messages([at], reason="secret")
+
+    assert known.told() == []
+    edit(known.hermes, "UPDATE messages SET content = 'the secret again' WHERE id = ?", message)
+    assert known.told() == []
+    assert known.state("SELECT count(*) FROM messages WHERE id = ?", at) == [(0,)]
+
+
+def test_an_erased_message_stays_erased_when_all_is_told_again(known: Importer) -> None:
+    message = ask(known.hermes, "SELECT max(id) FROM messages WHERE session_id = ?", BOAT)[0][0]
+    known.engine.erase_messages([known.position_of(message)], reason="secret")
+    before = known.state("SELECT * FROM source_messages ORDER BY 1")
+
+    from retold.infrastructure.rebuild import rebuild
+
+    (rebuilt,) = rebuild(known.engine.projector, ["sources"])
+
+    assert rebuilt.differences == ()
+    assert known.state("SELECT * FROM source_messages ORDER BY 1") == before
+    assert known.told() == []
+
+
+# --- other homes -------------------------------------------------------------------------------------
+
+
+def test_a_session_id_that_another_home_brought_is_refused_and_named(known: Importer, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(known.hermes, tmp_path / "other"))
+    edit(other, "INSERT INTO sessions (id, source, started_at) VALUES ('its own', 'cli', 1.0)")
+
+    told = known.told(hermes=other)
+
+    created, *routes = told
+    assert isinstance(created, e.SessionCreated)
+    # Where its routes lead is remembered as said by that home too; nothing here moves.
+    assert all(isinstance(each, e.SourceRowChanged) and each.kind == "route" for each in routes)
+    assert known.report is not None
+    assert len([line for line in known.report.skipped if "--moved-from" in line]) == 57
+    assert str(known.hermes) in known.report.skipped[0]
+
+
+def test_a_session_that_began_here_is_refused_and_named(home: Path, hermes_home: Path) -> None:
+    with importer(home, hermes_home) as it:
+        it.engine.create_session("cli", session_id=BOAT)
+        it.run()
+
+        assert it.report is not None
+        assert it.report.taken["sessions"] == 56
+        assert it.report.skipped[0].startswith(f"session {BOAT}: a session of this id began here")
+
+
+def test_a_home_that_moved_goes_on(known: Importer, tmp_path: Path) -> None:
+    moved = known.hermes.rename(tmp_path / "moved")
+    edit(moved, "UPDATE sessions SET archived = 1 WHERE id = ?", BOAT)
+
+    assert known.told(hermes=moved, moved_from=known.hermes) == [e.SessionArchived()]
+    assert known.told(hermes=moved) == []
+    again = moved.rename(tmp_path / "again")
+    with pytest.raises(BadUsage, match="no home was imported from"):
+        known.run(hermes=again, moved_from=tmp_path / "never")
+
+
+# --- killed, and raced -------------------------------------------------------------------------------
+
+
+def shapes(events: Sequence[Recorded]) -> list[Any]:
+    """What a log holds, but for who wrote it, in which save, and what is keyed to the log."""
+    return [
+        (each.position, each.stream.split(":")[0], each.version, each.at_us, _unkeyed(each.payload))
+        for each in events
+        if not isinstance(each.payload, e.ImportRan)
+    ]
+
+
+def _unkeyed(payload: Any) -> Any:
+    return msgspec.structs.replace(payload, store=None) if hasattr(payload, "store") else payload
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BATCH", 40)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("after", [1, 5, 17, 23, 26, 28, 30])
+def test_killed_at_any_point_and_run_again_gives_the_same_log(
+    known: Importer, tmp_path: Path, small_batches: None, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    whole = shapes(known.events())
+    with importer(tmp_path / "second", known.hermes) as again, monkeypatch.context() as patch:
+        appended = 0
+        append = Log.append
+
+        def dying(self: Log, drafts: Sequence[Draft], **how: Any) -> list[int]:
+            nonlocal appended
+            appended += 1
+            if appended > after:
+                raise Killed
+            return append(self, drafts, **how)
+
+        patch.setattr(Log, "append", dying)
+        with pytest.raises(Killed):
+            again.run()
+        cut = len(again.events())
+        patch.undo()
+        again.run()
+
+        assert 0 < cut < len(whole)
+        assert shapes(again.events()) == whole
+        assert again.run() == []
+
+
+@pytest.mark.slow
+def test_a_process_killed_while_it_imports_leaves_a_log_that_goes_on(
+    known: Importer, home: Path, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
+    code = (
+        "import sys\n"
+        "from retold.infrastructure.importers import writer\n"
+        "writer.BATCH = 10\n"
+        "from retold.cli.main import main\n"
+        "sys.exit(main())\n"
+    )
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "import", "hermes", str(known.hermes), "--home", str(second)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wanted = random.Random(_).uniform(0.3, 0.6)
+        try:
+            process.wait(wanted)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    with importer(second, known.hermes) as again:
+        again.run()
+
+        assert shapes(again.events())[-1:] == shapes(known.events())[-1:] or again.run() == []
+        assert again.state("SELECT count(*) FROM messages") == [(914,)]
+
+
+def test_two_imports_at_once_bring_everything_once(
+    home: Path, hermes_home: Path, small_batches: None
+) -> None:
+    failures: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            with importer(home, hermes_home) as it:
+                it.run()
+        except VersionConflict:
+            pass  # the other one went on
+        except BaseException as error:  # noqa: BLE001  # told by the assertion below
+            failures.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    with importer(home, hermes_home) as it:
+        it.run()
+        messages = it.state("SELECT count(*), count(DISTINCT source_id) FROM messages")
+
+    assert failures == []
+    assert messages == [(914, 914)]
+
+
+def test_a_second_run_is_told_from_the_first_after_the_projections_were_lost(
+    known: Importer, home: Path
+) -> None:
+    known.engine.close()
+    for each in home.glob("state*"):
+        each.unlink()
+    with importer(home, known.hermes) as again:
+        assert again.run() == []

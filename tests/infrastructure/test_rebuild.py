@@ -1,0 +1,325 @@
+"""Telling again: beside the live rows, compared with them, swapped in one go, killed at any point."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from retold.domain.errors import NoSuchProjection
+from retold.infrastructure.home import Home
+from retold.infrastructure.projector import PROJECTIONS, Progress
+from retold.infrastructure.rebuild import Difference, Rebuilt, difference_of, rebuild
+from retold.infrastructure.verify import verify
+from retold.tests.infrastructure import damage
+from retold.tests.infrastructure.filled import (
+    content,
+    drafts,
+    execute,
+    fill,
+    state_file,
+    told_from_nothing,
+)
+
+NAMES = [each.name for each in PROJECTIONS]
+
+
+def tell_again(home: Path, *names: str) -> dict[str, Rebuilt]:
+    with Home(home) as opened:
+        told = rebuild(opened.projector, names or NAMES)
+    return {each.name: each for each in told}
+
+
+def tables(home: Path) -> list[str]:
+    return [row[0] for row in execute(state_file(home), "SELECT name FROM sqlite_schema ORDER BY name")]
+
+
+def test_what_is_told_again_is_equal_and_leaves_nothing_beside_it(home: Path) -> None:
+    fill(home)
+    before = {name.rsplit("_g", 1)[0] for name in tables(home)}
+    told = tell_again(home)
+
+    assert all(each.equal for each in told.values())
+    assert told["transcripts"].rows["messages"] == 300
+    assert {name.rsplit("_g", 1)[0] for name in tables(home)} == before
+    assert tell_again(home)["transcripts"].equal, "and once more, though names of indexes were taken"
+
+
+def test_an_index_that_trails_is_no_difference(home: Path) -> None:
+    with Home(home) as opened:
+        opened.log.append(drafts(300))
+        opened.catch_up()
+        opened.log.append(drafts(20, prefix="later"))
+        opened.catch_up()
+
+    assert tell_again(home)["transcripts"].equal
+
+
+def test_lag_is_no_difference(home: Path) -> None:
+    fill(home)
+    fill(home, 50, prefix="later", fold=False)
+
+    told = tell_again(home)
+
+    assert {name: each.equal for name, each in told.items()} == dict.fromkeys(NAMES, True)
+    assert told["transcripts"].events == 364
+
+
+def test_what_differed_is_counted_and_its_first_key_named(home: Path) -> None:
+    fill(home)
+    path = state_file(home)
+    execute(path, "DELETE FROM messages WHERE id IN (20, 30)")
+    execute(path, "UPDATE messages SET content = 'no' WHERE id = 40")
+    execute(path, "INSERT INTO edges VALUES ('a', 'b', 'child', 1)")
+    told = tell_again(home)
+
+    assert Difference("messages", 0, 2, 1, "20") in told["transcripts"].differences
+    assert told["lineage"].differences == (Difference("edges", 1, 0, 0, "a"),)
+    assert told["usage"].equal
+    assert verify(home).exit_code == 0
+
+
+def test_one_may_be_told_again_alone(home: Path) -> None:
+    fill(home)
+
+    assert list(tell_again(home, "routing")) == ["routing"]
+
+
+def test_an_unknown_name_is_refused_with_those_there_are(home: Path) -> None:
+    fill(home)
+    with Home(home) as opened, pytest.raises(NoSuchProjection, match="'rooting'") as refused:
+        rebuild(opened.projector, ["rooting"])
+
+    assert "routing" in refused.value.hint
+
+
+def test_a_damaged_table_is_told_in_a_new_file(home: Path) -> None:
+    fill(home)
+    path = state_file(home)
+    damage.overwrite(path, damage.tree(path, "messages").leaves[2])
+    told = tell_again(home, "usage")
+
+    assert set(told) == set(NAMES)
+    assert "malformed" in str(told["usage"].file_damaged) or "Tree" in str(told["usage"].file_damaged)
+    assert state_file(home) != path
+    assert verify(home).exit_code == 0
+
+
+def test_a_difference_of_rows_under_one_key_is_counted_by_row() -> None:
+    before = [("a", 1), ("a", 2), ("b", 1), ("d", 1)]
+    now = [("a", 1), ("a", 3), ("c", 1), ("d", 1), ("e", 1)]
+
+    assert difference_of("t", iter(before), iter(now)) == Difference("t", 1, 2, 1, "a")
+    assert difference_of("t", iter(now), iter(now)) is None
+    assert difference_of("t", iter([]), iter([("a", 1)])) == Difference("t", 0, 1, 0, "a")
+
+
+# --- while others read and write ------------------------------------------------------------------
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from retold.infrastructure.home import Home
+from retold.tests.infrastructure.filled import drafts
+with Home(Path(sys.argv[1])) as home:
+    print("ready", flush=True)
+    turn = 0
+    while not Path(sys.argv[2]).exists() or turn < 5:
+        turn += 1
+        home.log.append(drafts(4, sessions=1, prefix=f"w{turn}-"))
+        home.catch_up()
+    print(turn, home.log.head().position, flush=True)
+"""
+READER = """
+import sys
+from pathlib import Path
+from retold.infrastructure.home import Home
+last = reads = 0
+with Home(Path(sys.argv[1]), read_only=True) as home:
+    print("ready", flush=True)
+    while not Path(sys.argv[2]).exists() or reads < 5:
+        reads += 1
+        lag = home.catch_up()
+        db = home.state.reader()
+        messages, counted = db.execute(
+            "SELECT (SELECT count(*) FROM messages), (SELECT sum(message_count) FROM sessions)").fetchone()
+        found = db.execute("SELECT count(*) FROM search WHERE search MATCH 'harbour'").fetchone()[0]
+        assert messages == counted, (messages, counted)
+        assert messages >= last and found > 0, (messages, last, found)
+        assert not lag.told_again, lag
+        last = messages
+    print(reads, last, flush=True)
+"""
+
+
+def start(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    return process
+
+
+def test_live_readers_and_a_live_writer_go_on_during_a_rebuild(home: Path, tmp_path: Path) -> None:
+    head = fill(home, 3_000)
+    stop = tmp_path / "stop"
+    others = [start(WRITER, home, stop), start(READER, home, stop), start(READER, home, stop)]
+    try:
+        told = [tell_again(home) for _ in range(4)]
+    finally:
+        stop.touch()
+    said = [each.communicate(timeout=60) for each in others]
+    turns, last = (int(each) for each in said[0][0].split())
+
+    assert [err for _, err in said] == ["", "", ""]
+    assert last == head + 7 * turns, "no append was lost"
+    assert turns > 5
+    assert all(int(out.split()[0]) > 5 for out, _ in said[1:])
+    assert all(each.equal for every in told for each in every.values())
+    with Home(home) as opened:
+        opened.catch_up()
+        assert content(opened.projector) == told_from_nothing(opened.log)
+    assert verify(home).exit_code == 0
+
+
+def test_threads_of_one_process_go_on_too(home: Path) -> None:
+    fill(home, 1_000)
+    failed: list[BaseException] = []
+    over = threading.Event()
+
+    with Home(home) as opened:
+
+        def read() -> None:
+            try:
+                while not over.is_set():
+                    opened.state.reader().execute("SELECT count(*) FROM messages").fetchall()
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for each in threads:
+            each.start()
+        told = rebuild(opened.projector, NAMES)
+        over.set()
+        for each in threads:
+            each.join()
+
+    assert failed == []
+    assert all(each.equal for each in told)
+
+
+# --- interrupted ----------------------------------------------------------------------------------
+
+
+def test_d15_an_interrupted_rebuild_goes_on_where_it_was(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home, 1_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+
+    def stop(at: Progress) -> None:
+        if at.done >= 400:
+            raise KeyboardInterrupt
+
+    with Home(home) as opened, pytest.raises(KeyboardInterrupt):
+        rebuild(opened.projector, NAMES, progress=stop)
+    told = tell_again(home)
+
+    assert {each.resumed_at for each in told.values()} == {400}
+    assert all(each.equal for each in told.values())
+
+
+def test_an_interrupted_rebuild_of_a_log_that_was_restored_since_begins_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, 1_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+
+    def stop(at: Progress) -> None:
+        if at.done >= 400:
+            raise KeyboardInterrupt
+
+    with Home(home) as opened, pytest.raises(KeyboardInterrupt):
+        rebuild(opened.projector, NAMES, progress=stop)
+    execute(state_file(home), "UPDATE checkpoints SET chain = randomblob(32) WHERE projection LIKE 'new_%'")
+    told = tell_again(home)
+
+    assert {each.resumed_at for each in told.values()} == {0}
+    assert all(each.equal for each in told.values())
+
+
+REBUILDER = """
+import os, signal, sys
+from pathlib import Path
+import retold.infrastructure.rebuild as r
+from retold.infrastructure.home import Home
+r.BATCH = 100
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        with Home(Path(sys.argv[1])) as home:
+            os.write(1, b"begun\\n")
+            told = r.rebuild(home.projector, list(home.projector.projections))
+            os.write(1, b"done\\n")
+            signal.pause()
+    os.write(1, f"{pid}\\n".encode())
+    os.waitpid(pid, 0)
+    os.write(1, b"over\\n")
+"""
+
+
+def test_k9_killed_at_any_point_the_old_stays_and_the_next_goes_on(home: Path) -> None:
+    fill(home, 2_000)
+    with Home(home) as opened:
+        opened.projector.settle()
+        expected = told_from_nothing(opened.log)
+        begun = time.perf_counter()
+        rebuild(opened.projector, NAMES)
+        takes_s = time.perf_counter() - begun
+    rng = random.Random(9)
+    resumed = killed = 0
+    with subprocess.Popen(
+        [sys.executable, "-c", REBUILDER, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for _ in range(25):
+            server.stdin.write("again\n")
+            server.stdin.flush()
+            pid, _ = sorted(server.stdout.readline().strip() for _ in ("its pid", "begun"))
+            until = time.perf_counter() + rng.uniform(0, takes_s)
+            while time.perf_counter() < until:
+                pass
+            os.kill(int(pid), signal.SIGKILL)
+            said = server.stdout.readline().strip()
+            while said != "over":
+                killed -= said == "done"
+                said = server.stdout.readline().strip()
+            killed += 1
+            with Home(home, read_only=True) as opened:
+                lag = opened.catch_up()
+                resumed += any(
+                    each.position
+                    for name, each in opened.projector.checkpoints().items()
+                    if name[:4] == "new_"
+                )
+
+                assert (lag.events, lag.told_again) == (0, {}), "the old stays"
+                assert content(opened.projector) == expected
+        server.stdin.close()
+    told = tell_again(home)
+
+    assert killed >= 15, "rebuilds that were killed before they were done"
+    assert resumed >= 5, "that left something to go on from"
+    assert all(each.equal for each in told.values())
+    assert verify(home).exit_code == 0

@@ -1,0 +1,314 @@
+"""Random histories: steps that hypothesis draws, and how each becomes events of a real log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from retold.domain import events as e
+from retold.infrastructure.erasing import erased, messages_at, with_what_quotes
+from retold.infrastructure.log import Draft, Log
+from retold.infrastructure.streams import route_stream, title_stream
+from retold.projections.session_rows import SOURCE_COLUMNS
+from retold.projections.transcripts import MESSAGE_COLUMNS
+from retold.tests.histories import draft
+from retold.tests.laws.payloads import CALLS, I64, REAL, SMALL, texts
+
+SESSIONS = ("s1", "s2", "s3", "s4")
+KEYS = ("agent:main:telegram:dm:1001", "agent:main:cli:鍵", "K\0")
+TITLES = ("plan", "plan #2", "計画", "p #bar")
+STORES = ("store-a", "store-b")
+T0_US = 1_778_000_000_000_000
+
+Step = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+class Story:
+    """A log that is being written, and what later steps need to know of it."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.messages: list[int] = []
+        self._versions: dict[str, int] = {}
+        self._sources = 0
+
+    def tell(self, step: Step) -> None:
+        """Write the events of one step."""
+        write, given = step
+        write(self, *given)
+
+    def append(self, stream: str, payload: e.Payload, at: int = 0, *, ref: bool = False) -> int:
+        """One event; with `ref`, one that an import brought."""
+        return self._write(draft(stream, self._next(stream), payload, T0_US + at), ref=ref)
+
+    def _next(self, stream: str) -> int:
+        self._versions[stream] = self._versions.get(stream, 0) + 1
+        return self._versions[stream]
+
+    def _write(self, made: Draft, *, ref: bool = False) -> int:
+        if ref:
+            self._sources += 1
+            made = msgspec.structs.replace(made, source_ref=self._sources.to_bytes(16, "big"))
+        return self.log.append([made])[0]
+
+    def session(self, session_id: str) -> str:
+        """The stream of a session, which is created where it was not."""
+        stream = f"session:{session_id}"
+        if stream not in self._versions:
+            self.append(stream, e.SessionCreated("cli"))
+        return stream
+
+    def chosen(self, picks: list[int]) -> list[int]:
+        """Messages by any numbers; also some that do not exist."""
+        known = [*self.messages, 10_000]
+        return [known[each % len(known)] for each in picks]
+
+    # --- steps -------------------------------------------------------------------------------------
+
+    def create(self, session_id: str, payload: e.SessionCreated, at: int, ref: bool) -> None:
+        stream = f"session:{session_id}"
+        if stream not in self._versions:
+            self.append(stream, payload, at, ref=ref)
+
+    def say(self, session_id: str, payload: e.MessageAppended, at: int, ref: bool) -> None:
+        stream = self.session(session_id)
+        if ref:
+            payload = msgspec.structs.replace(payload, source_id=len(self.messages), seen=b"seen")
+        self.messages.append(self.append(stream, payload, at, ref=ref))
+
+    def copy(self, session_id: str, pick: int, at: int) -> None:
+        if self.messages:
+            found = self.log.read(self.messages[pick % len(self.messages)] - 1, limit=1)[0]
+            if isinstance(found.payload, e.MessageAppended):
+                copied = msgspec.structs.replace(found.payload, copy_of=found.position)
+                self.messages.append(self.append(found.stream, copied, at))
+
+    def change(self, session_id: str, payload: e.Payload, at: int, ref: bool) -> None:
+        """Any event of a session that names no messages."""
+        self.append(self.session(session_id), payload, at, ref=ref)
+
+    def touch(
+        self, session_id: str, kind: type[Any], picks: list[int], rest: tuple[Any, ...], ref: bool
+    ) -> None:
+        """An event that names messages, mostly of the session itself."""
+        for message in self.chosen(picks)[:1] if kind is e.MessageEdited else [self.chosen(picks)]:
+            self.append(self._of(message, session_id), kind(message, *rest), ref=ref)
+
+    def _of(self, message: Any, session_id: str) -> str:
+        first = message[0] if isinstance(message, list) and message else message
+        if isinstance(first, int) and first <= self.log.head().position:
+            return self.log.read(first - 1, limit=1)[0].stream
+        return self.session(session_id)
+
+    def source_row(
+        self, session_id: str, payload: e.SourceRowChanged | e.SourceRowGone, picks: list[int]
+    ) -> None:
+        named = msgspec.structs.replace(payload, messages=self.chosen(picks))
+        if payload.kind == "route":
+            stream = route_stream(self.log.identity, KEYS[len(payload.row) % len(KEYS)])
+            self.append(stream, named, ref=True)
+        else:
+            self.append(self.session(session_id), named, ref=True)
+
+    def lead(self, key: str, payload: e.SessionRerouted | e.RouteClosed, at: int, ref: bool) -> None:
+        payload = msgspec.structs.replace(payload, key=key)
+        self.append(route_stream(self.log.identity, key), payload, at, ref=ref)
+
+    def title(self, title: str, session_id: str, taken: bool) -> None:
+        payload = (e.TitleClaimed if taken else e.TitleReleased)(title, session_id)
+        self.append(title_stream(self.log.identity, title), payload)
+
+    def ran(self, store: str, payload: e.ImportRan) -> None:
+        self.append(f"source:{store}", payload, ref=True)
+
+    def newer(self, stream: str) -> None:
+        """An event of a newer program."""
+        if stream in SESSIONS:
+            stream = self.session(stream)
+        made = draft(stream, self._next(stream), e.SessionPinned(), T0_US)
+        self._write(msgspec.structs.replace(made, topic="session_dreamt.1", payload=b"\x91\x01"))
+
+    def erase(self, picks: list[int]) -> None:
+        """Messages with all that quotes them."""
+        known = [each for each in self.chosen(picks) if each <= self.log.head().position]
+        events = with_what_quotes(self.log, messages_at(self.log, known))
+        if events:
+            stream = events[0].stream
+            made = draft(stream, self._next(stream), erased(events, "said so"), T0_US)
+            self.log.erase([each.position for each in events], made)
+
+
+# --- what hypothesis draws -------------------------------------------------------------------------
+
+sessions = st.sampled_from(SESSIONS)
+maybe = st.none() | texts
+picks = st.lists(st.integers(0, 30), min_size=1, max_size=3)
+times = st.sampled_from([0, 0, 1, -5_000_000, 7_000_000, 3_600_000_000])
+odds = st.dictionaries(
+    st.sampled_from(["content", "title", "role"]),
+    st.builds(e.Odd, st.just("value"), I64) | st.builds(e.Odd, st.just("text"), st.binary(max_size=4)),
+    max_size=1,
+)
+values = (
+    st.none()
+    | I64
+    | st.integers(0, 1)
+    | REAL
+    | texts
+    | st.sampled_from(["12", "1.5", "x"])
+    | st.binary(max_size=4)
+)
+
+
+def columns(names: dict[str, str]) -> st.SearchStrategy[dict[str, e.Scalar]]:
+    """Values for columns by their names, and for some that no table has."""
+    return st.dictionaries(st.sampled_from([*names, "mood", "future"]), values, max_size=3)
+
+
+session_columns = columns(SOURCE_COLUMNS)
+created = st.builds(
+    e.SessionCreated,
+    source=st.sampled_from(["cli", "telegram", "cron"]),
+    session_key=st.none() | st.sampled_from(KEYS),
+    chat_id=maybe,
+    display_name=maybe,
+    parent_session_id=st.none() | st.sampled_from([*SESSIONS, "gone"]),
+    parent_kind=st.none() | st.sampled_from(["continuation", "branch", "child"]),
+    started_at=st.none() | REAL,
+    columns=session_columns,
+    odd=odds,
+    store=st.none() | st.sampled_from(STORES),
+)
+said = st.builds(
+    e.MessageAppended,
+    role=st.sampled_from(["user", "user", "assistant", "tool", "system"]),
+    content=maybe,
+    tool_name=st.none() | st.just("weather"),
+    tool_calls=st.none() | st.sampled_from(CALLS),
+    visibility=st.sampled_from(["live", "live", "live", "compacted", "rewound"]),
+    scrubbed=st.booleans(),
+    timestamp=st.none() | REAL,
+    columns=st.just({}) | st.just({"mood": "fair"}),
+    odd=odds,
+)
+used = st.builds(
+    e.UsageRecorded,
+    mode=st.sampled_from(["absolute", "delta"]),
+    model=st.none() | st.sampled_from(["m-1", "m-2"]),
+    task=st.sampled_from(["", "title"]),
+    input_tokens=SMALL,
+    output_tokens=SMALL,
+    estimated_cost_usd=st.none() | st.floats(0, 100),
+    actual_cost_usd=st.none() | st.floats(0, 100),
+    columns=columns({"first_seen": "", "cost_status": "", "cost_source": "", "input_tokens": ""}),
+)
+identity = st.dictionaries(
+    st.sampled_from(["session_key", "chat_id", "user_id", "display_name", "thread_id"]), maybe, max_size=3
+)
+changed = st.one_of(
+    used,
+    st.builds(e.SessionTitled, maybe, st.booleans()),
+    st.builds(e.SessionCompressed, sessions, st.none() | REAL),
+    st.builds(
+        e.SessionEnded, st.sampled_from([None, "cli_close", "session_reset"]), st.booleans(), st.none() | REAL
+    ),
+    st.sampled_from(
+        [
+            e.SessionReopened(),
+            e.SessionArchived(),
+            e.SessionUnarchived(),
+            e.SessionPinned(),
+            e.SessionUnpinned(),
+        ]
+    ),
+    st.builds(e.WorkspaceChanged, maybe, maybe, maybe),
+    st.builds(e.ModelChanged, maybe, maybe),
+    st.builds(e.PromptChanged, st.none() | st.sampled_from(["aa", "bb"]), maybe),
+    st.builds(e.IdentityLost, identity, identity),
+    st.builds(e.IdentityRestored, identity, identity),
+)
+kinds = st.sampled_from(["session", "session", "message", "route"])
+row_changed = st.builds(
+    e.SourceRowChanged,
+    kind=kinds,
+    row=st.sampled_from(["0", "1", "22"]),
+    changes=columns(
+        {
+            **SOURCE_COLUMNS,
+            "parent_kind": "",
+            "active": "",
+            "compacted": "",
+            "entry_json": "",
+            "entry_created_us": "",
+        }
+    ),
+    conflicts=st.lists(st.sampled_from(["title", "parent_session_id", "entry_json", "cwd"]), max_size=2),
+    odd=odds,
+    seen=st.none() | st.just(b"seen too"),
+    store=st.none() | st.sampled_from(STORES),
+)
+row_gone = st.builds(
+    e.SourceRowGone, kind=kinds, row=st.sampled_from(["0", "1"]), store=st.none() | st.sampled_from(STORES)
+)
+rerouted = st.builds(
+    e.SessionRerouted,
+    key=st.just(""),
+    session_id=sessions,
+    previous=st.none() | sessions,
+    cause=st.sampled_from(["first_message", "reset", "import", "repair"]),
+    candidates=st.just([]) | st.just([e.RouteCandidate("s1", "older", 5)]),
+    entry=maybe,
+    entry_created_us=st.none() | I64,
+    store=st.none() | st.sampled_from(STORES),
+)
+closed = st.builds(
+    e.RouteClosed,
+    key=st.just(""),
+    previous=st.none(),
+    cause=st.just("import"),
+    store=st.none() | st.sampled_from(STORES),
+)
+ran = st.builds(
+    e.ImportRan,
+    path=st.just("/somewhere"),
+    schema_version=st.none() | st.integers(11, 30),
+    taken=st.just({"sessions": 1}),
+    unchanged=st.just({}),
+)
+
+step: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.just(Story.create), st.tuples(sessions, created, times, st.booleans())),
+    st.tuples(st.just(Story.say), st.tuples(sessions, said, times, st.booleans())),
+    st.tuples(st.just(Story.say), st.tuples(sessions, said, times, st.booleans())),
+    st.tuples(st.just(Story.copy), st.tuples(sessions, st.integers(0, 30), times)),
+    st.tuples(st.just(Story.change), st.tuples(sessions, changed, times, st.booleans())),
+    st.tuples(
+        st.just(Story.touch),
+        st.tuples(
+            sessions,
+            st.sampled_from([e.MessagesRewound, e.MessagesRestored, e.MessagesCompacted]),
+            picks,
+            st.just(()),
+            st.booleans(),
+        ),
+    ),
+    st.tuples(
+        st.just(Story.touch),
+        st.tuples(
+            sessions,
+            st.just(e.MessageEdited),
+            picks,
+            st.tuples(columns(MESSAGE_COLUMNS), st.none() | st.just(b"edited"), odds),
+            st.booleans(),
+        ),
+    ),
+    st.tuples(st.just(Story.source_row), st.tuples(sessions, row_changed | row_gone, picks)),
+    st.tuples(st.just(Story.lead), st.tuples(st.sampled_from(KEYS), rerouted | closed, times, st.booleans())),
+    st.tuples(st.just(Story.title), st.tuples(st.sampled_from(TITLES), sessions, st.booleans())),
+    st.tuples(st.just(Story.ran), st.tuples(st.sampled_from(STORES), ran)),
+    st.tuples(st.just(Story.newer), st.tuples(st.sampled_from([*SESSIONS, "title:new", "dream:1"]))),
+    st.tuples(st.just(Story.erase), st.tuples(picks)),
+)

@@ -1,0 +1,119 @@
+"""The one law of every projection: however a log is folded, the same rows and the same hits come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from retold.infrastructure import projector as projecting
+from retold.infrastructure.history import state_at
+from retold.infrastructure.log import Log
+from retold.infrastructure.projector import PROJECTIONS, Projector
+from retold.infrastructure.rebuild import rebuild
+from retold.infrastructure.state_file import StateFile
+from retold.infrastructure.when import Point
+from retold.projections.base import Connection
+from retold.projections.search_query import parse
+from retold.tests.laws.payloads import texts
+from retold.tests.laws.stories import Step, Story, step
+
+Rows = dict[str, list[tuple[Any, ...]]]
+QUERIES = ("boat", "dry OR café", "厨房", "カ", "weather", '"boat dry"', "emoji", "nul inside", "structured")
+
+
+def rows_of(db: Connection) -> Rows:
+    """Every row of every table of every projection, with the type of each value."""
+    return {
+        table: [tuple((type(value).__name__, value) for value in row) for row in db.execute(sql.format(p=""))]
+        for projection in PROJECTIONS
+        for table, sql in projection().ordered().items()
+    }
+
+
+def hits_of(db: Connection, queries: list[str]) -> dict[str, list[int]]:
+    """The messages that the search index finds for each query."""
+    hits = {}
+    for query in queries:
+        match = parse(query).match
+        if match is not None:
+            found = db.execute("SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid", (match,))
+            hits[query] = [row[0] for row in found]
+    return hits
+
+
+@contextlib.contextmanager
+def folding(log: Log, home: Path) -> Iterator[Projector]:
+    """Projections of `log` in a home of their own."""
+    home.mkdir()
+    state = StateFile(home)
+    try:
+        yield Projector(log, state)
+    finally:
+        state.close()
+
+
+def settled(projector: Projector) -> Connection:
+    """The projections of the whole log, none of them set aside, the index caught up."""
+    lag = projector.catch_up()
+    assert projector.settle(wait_ms=10_000)
+    db = projector.state.reader()
+
+    assert (lag.events, lag.detached) == (0, {})
+    assert db.execute("SELECT stale FROM search_state").fetchone()[0] is None
+    return db
+
+
+def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> None:
+    """Tell the steps; fold after each, after those that are marked, and in other ways at the end."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.closing(Log(Path(folder) / "events.db", synchronous="OFF")) as log,
+        folding(log, Path(folder) / "inline") as inline,
+        folding(log, Path(folder) / "later") as later,
+    ):
+        story = Story(log)
+        for each, fold_here in steps:
+            story.tell(each)
+            inline.catch_up()
+            if fold_here:
+                patch.setattr(projecting, "BATCH", batch)
+                later.catch_up()
+                patch.undo()
+        db = settled(inline)
+        rows, hits = rows_of(db), hits_of(db, queries)
+
+        caught_up = settled(later)
+        assert rows_of(caught_up) == rows
+        assert hits_of(caught_up, queries) == hits
+
+        told = rebuild(later, list(later.projections), compare=True)
+        rebuilt = settled(later)
+        assert [each.differences for each in told] == [()] * len(told)
+        assert all(each.compared for each in told)
+        assert rows_of(rebuilt) == rows
+        assert hits_of(rebuilt, queries) == hits
+
+        at_head = state_at(log, Path(folder), Point(position=log.head().position))
+        with contextlib.closing(at_head):
+            assert rows_of(at_head) == rows
+            assert hits_of(at_head, queries) == hits
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    steps=st.lists(st.tuples(step, st.booleans()), min_size=5, max_size=40),
+    batch=st.integers(1, 5),
+    queries=st.lists(st.sampled_from(QUERIES) | texts, max_size=4),
+)
+def test_inline_caught_up_rebuilt_and_in_one_go_are_the_same(
+    steps: list[tuple[Step, bool]], batch: int, queries: list[str]
+) -> None:
+    check(steps, batch, [*QUERIES, *queries])
