@@ -12,11 +12,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # Found by name without installing, whatever the folder of this checkout is called.
 export PYTHONPATH := $(CURDIR)/.import
 
-.PHONY: help demo check bench kills clean
+.PHONY: help demo check readme bench kills clean
 
 help:
 	@echo "make demo   install into .venv and see what Retold does"
 	@echo "make check  format, lint, types, import contracts and tests, as CI runs them"
+	@echo "make readme write the generated parts of README.md and docs/commands.md"
 	@echo "make bench  measure against hermes-agent and raw SQLite"
 	@echo "make kills  kill writers for a long time and look for what was lost"
 	@echo "make clean  remove all that these made"
@@ -33,6 +34,9 @@ check: $(VENV)/.installed-dev
 	@echo "== import contracts"; $(BIN)/lint-imports --no-logo || exit 1
 	@echo "== tests";            $(BIN)/python -m pytest -q -n 2
 	@echo "== all passed"
+
+readme: $(VENV)/.installed
+	@$(BIN)/python -m retold.tests.readme
 
 bench: $(VENV)/.installed-dev
 	@echo "== bench"; $(BIN)/python -m pytest -q -o python_files='bench_*.py' tests/bench

@@ -56,6 +56,7 @@ def log(
 
     now = now_us()
     opened = Log(home / EVENTS, read_only=True)
+    file = _file(opened.path)
     try:
         chosen = select(
             opened,
@@ -72,7 +73,7 @@ def log(
             last = max(last, event.position)
             damaged = damaged or isinstance(event.payload, Unreadable)
         if follow:
-            for event in _following(opened, chosen, last):
+            for event in _following(opened, file, chosen, last):
                 put(event)
     finally:
         opened.close()
@@ -87,7 +88,16 @@ def _put_line(event: Recorded) -> None:
     click.echo(line(event, width=terminal_width() if is_terminal() else None))
 
 
-def _following(opened: Log, chosen: Selection, last: int) -> Iterator[Recorded]:
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file stands there."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _following(opened: Log, file: tuple[int, int] | None, chosen: Selection, last: int) -> Iterator[Recorded]:
     """What is appended after `last`, by whichever process, until somebody interrupts.
 
     Raises:
@@ -95,15 +105,10 @@ def _following(opened: Log, chosen: Selection, last: int) -> Iterator[Recorded]:
     """
     import sys
 
-    known = os.stat(opened.path)
     seen = None
     while True:
         sys.stdout.flush()
-        try:
-            now = os.stat(opened.path)
-        except FileNotFoundError:
-            now = None
-        if now is None or (now.st_dev, now.st_ino) != (known.st_dev, known.st_ino):
+        if _file(opened.path) != file:
             raise FileReplaced(
                 f"{opened.path} was moved, removed or replaced while it was followed",
                 hint="start the command again on the file that is there now",

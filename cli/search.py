@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..infrastructure.reading import reading
 from .options import at_option, home_option, json_option
 from .output import emit_json, iso_us, plural, relative_time, visible
-from .stream import PLAIN_WIDTH, bold, has_color, is_terminal, say, terminal_width
+from .stream import PLAIN_WIDTH, answering, bold, has_color, is_terminal, say, terminal_width
 
 if TYPE_CHECKING:
     from ..projections.search import Hit, SearchResult, Sort
@@ -58,7 +57,7 @@ def search(
     from ..projections.search import search as find
 
     _refuse_slips(query)
-    with reading(home, at, settle=True) as view:
+    with answering(home, at, settle=True) as view:
         result = find(
             view.db,
             " ".join(query),
@@ -75,7 +74,7 @@ def search(
             emit_json({"hits": [_as_json(each) for each in result.hits], "ranked_over": result.ranked_over})
         else:
             _tell(result, " ".join(query), offset, view.now_us, _with_home(home))
-        say([*result.notes, *view.remarks()])
+        say(result.notes)
 
 
 def _refuse_slips(query: tuple[str, ...]) -> None:

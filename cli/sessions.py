@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from ..infrastructure.reading import reading
 from ..projections.sessions import SessionLine
 from .options import at_option, home_option, json_option
 from .output import Column, emit_json, iso_us, plural, relative_time, table
-from .stream import is_terminal, say, size, terminal_width
+from .stream import answering, is_terminal, size, terminal_width
 
 _REASONS = {
     "over_limit": ("over the limit", "over the limit"),
@@ -46,7 +45,7 @@ def list_(
     """
     from ..projections.listing import list_sessions
 
-    with reading(home, at) as view:
+    with answering(home, at) as view:
         listing = list_sessions(
             view.db, limit=limit, source=source, workspace=workspace, everything=everything
         )
@@ -58,7 +57,6 @@ def list_(
             left_out = [plural(count, *_REASONS[name]) for name, count in listing.not_shown.items() if count]
             if left_out:
                 click.echo(f"\nNot shown: {', '.join(left_out)}. See them with --all.", err=not is_terminal())
-        say(view.remarks())
 
 
 def summary(each: SessionLine) -> dict[str, object]:
@@ -82,10 +80,10 @@ def _rows(rows: list[SessionLine], now_us: int) -> list[str]:
         return ["No sessions found."]
     cells = [
         (
-            (each.title or "—") + (" (archived)" if each.archived else ""),
+            each.title or "—",
             each.preview or "—",
             relative_time(each.last_active_us or each.started_us, now_us),
-            each.source,
+            each.source + (" (archived)" if each.archived else ""),
             each.id,
         )
         for each in rows
@@ -149,7 +147,7 @@ def show(
 
     if first is not None and last is not None:
         raise BadUsage("--first and --last exclude each other", hint="give one of them")
-    with reading(home, at) as view:
+    with answering(home, at) as view:
         found = page(view.db, find_session(view.db, session))
         said = messages(view.db, found.line.id, first=first, last=last, after=after, before=before)
         if as_json:
@@ -157,7 +155,6 @@ def show(
         else:
             for each in transcript.lines(found, said, full=full):
                 click.echo(each)
-        say(view.remarks())
 
 
 @click.command()
@@ -174,7 +171,7 @@ def tree(home: Path, at: str | None, as_json: bool, session: str) -> None:
     from ..projections.tree import tree as walk
     from . import branches
 
-    with reading(home, at) as view:
+    with answering(home, at) as view:
         asked = find_session(view.db, session)
         nodes = walk(view.db, asked)
         if as_json:
@@ -182,7 +179,6 @@ def tree(home: Path, at: str | None, as_json: bool, session: str) -> None:
         else:
             for each in branches.lines(asked, nodes):
                 click.echo(each)
-        say(view.remarks())
 
 
 @click.command()
@@ -196,11 +192,10 @@ def stats(home: Path, at: str | None, as_json: bool) -> None:
     """
     from ..projections.sessions import counts
 
-    with reading(home, at) as view:
+    with answering(home, at) as view:
         sources = counts(view.db)
         events = view.known_at
         log_bytes, state_bytes = _on_disk(view.log.path), _on_disk(view.home.state.path)
-        say(view.remarks())
     sessions, messages = sum(each.sessions for each in sources), sum(each.messages for each in sources)
     if as_json:
         emit_json(

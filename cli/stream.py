@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ..infrastructure.reading import View, reading
 from .output import visible
 
 _encode = msgspec.json.Encoder().encode
 PLAIN_WIDTH = 160
+_LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())
 
 
 def encode(value: object) -> bytes:
-    """JSON in UTF-8 on one line, whatever the value holds: lone surrogates escaped, NaN as null."""
+    """JSON in UTF-8 on one line, whatever the value holds: lone surrogates escaped, NaN as null.
+
+    The line ends that JSON allows in a string are escaped, too: who reads line by line may not.
+    """
     try:
-        return _encode(value)
+        encoded = _encode(value)
+        return _LINE_ENDS.sub(_escaped, encoded) if _LINE_ENDS.search(encoded) else encoded
     except (UnicodeEncodeError, OverflowError, RecursionError):
-        plain = json.dumps(_jsonable(msgspec.to_builtins(value)), separators=(",", ":"))
+        import json
+
+        plain = json.dumps(_jsonable(value), separators=(",", ":"))
         return plain.encode("ascii")
 
 
+def _escaped(end: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(end[0].decode())
+
+
 def _jsonable(value: Any) -> Any:
-    """Without NaN and infinities, for which JSON has no word."""
+    """What Python's json can write: no structs, no NaN and infinities, for which JSON has no word."""
+    if isinstance(value, msgspec.Raw):
+        import json
+
+        return json.loads(bytes(value))
+    if isinstance(value, msgspec.Struct):
+        return _jsonable(msgspec.structs.asdict(value))
     if isinstance(value, dict):
         return {key: _jsonable(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -48,6 +68,8 @@ def raw_json(text: str) -> object:
             return msgspec.Raw(text.encode())
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             pass
+    import json
+
     # Python's json reads back what its own dumps wrote: lone surrogates, NaN, numbers of any size.
     return json.loads(text)
 
@@ -101,6 +123,16 @@ def size(count: int) -> str:
             break
         amount, unit = amount / 1000, larger
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+@contextlib.contextmanager
+def answering(home: Path, at: str | None, *, settle: bool = False) -> Iterator[View]:
+    """Open `home` to answer from; what a reader must know of the answer is said when it is out."""
+    with reading(home, at, settle=settle) as view:
+        try:
+            yield view
+        finally:  # a session that is not found may be one that could not be told
+            say(view.remarks())
 
 
 def say(lines: Iterable[str]) -> None:

@@ -31,9 +31,14 @@ class Route(msgspec.Struct, frozen=True):
             session_id=session_id,
             previous=self.session_id,
             cause=cause,
-            candidates=candidates or [],
+            candidates=[_clean(each) for each in candidates or []],
             evidence=[scrub(each)[0] for each in evidence or []],
         )
+
+
+def _clean(candidate: e.RouteCandidate) -> e.RouteCandidate:
+    verdict, broken = scrub(candidate.verdict)
+    return msgspec.structs.replace(candidate, verdict=verdict) if broken else candidate
 
 
 def evolve(state: Route, version: int, payload: object) -> Route:

@@ -206,8 +206,6 @@ def _used(row: Row, p: e.UsageRecorded) -> Row:
                 continue
             value += before if isinstance(before, (int, float)) else 0
         told[column] = value
-    for column in BILLING:
-        told[column] = getattr(p, column) or (None if p.mode == "absolute" else row.get(column))
     return {**told, **p.columns}
 
 
@@ -325,14 +323,14 @@ def _identity(old: Row, new: Row) -> Iterator[Payload]:
 def _usage(old: Row, new: Row) -> e.UsageRecorded:
     fields: dict[str, Any] = {}
     columns: dict[str, Any] = {}
-    for names, kind in ((TOKENS, int), (COSTS, float), (BILLING, str)):
+    for names, kind in ((TOKENS, int), (COSTS, float)):
         for column in names:
             value = _of(new, column)
-            if type(value) is kind and value != "":
+            if type(value) is kind:
                 fields[column] = value
             elif not isinstance(value, Odd) and (value is not None or kind is int):
                 columns[column] = value
-    for column in PRICING:
+    for column in (*BILLING, *PRICING):  # the fields name a model's share, these the session's
         value = new.get(column)
         if not isinstance(value, Odd) and not same(old.get(column), value):
             columns[column] = value

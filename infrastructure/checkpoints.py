@@ -47,7 +47,14 @@ def load(db: apsw.Connection) -> dict[str, Checkpoint]:
                 " unknown_topics, passed_over FROM checkpoints"
             )
         }
-    except (apsw.SQLError, msgspec.MsgspecError, TypeError, ValueError) as error:
+    except (
+        apsw.SQLError,
+        apsw.CorruptError,
+        apsw.NotADBError,
+        msgspec.MsgspecError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ProjectionDamaged(
             f"the checkpoints of the projections cannot be read: {error}",
             hint="the log is untouched; tell them again with: retold projections rebuild",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import threading
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from ..domain.errors import LogDamaged
 from ..domain.events import BY_TOPIC, ErasedEvent, Payload, UnknownEvent
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 COMPRESS_FROM_BYTES = 512
 """Below this a frame saves little and costs 8 us to open (tests/bench, payload codec)."""
@@ -26,10 +21,19 @@ SALT_BYTES = 16
 PAYLOAD_HASH_BYTES = 16
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    topic: msgspec.msgpack.Decoder(cls) for topic, cls in BY_TOPIC.items()
-}
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
+"""Made as topics are met: each costs more than most commands decode."""
 _local = threading.local()
+
+
+@cache
+def _zstd() -> Any:
+    """The zstd of the standard library, or its backport; not every command opens a frame."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 def encode(payload: Payload) -> bytes:
@@ -48,7 +52,7 @@ def pack(plain: bytes) -> bytes:
     try:
         compressor = _local.compressor
     except AttributeError:
-        compressor = _local.compressor = zstd.ZstdCompressor(level=_LEVEL)
+        compressor = _local.compressor = _zstd().ZstdCompressor(level=_LEVEL)
     packed: bytes = compressor.compress(plain, compressor.FLUSH_FRAME)
     return packed if alike or len(packed) * 7 < len(plain) * 6 else plain
 
@@ -57,12 +61,15 @@ def unpack(stored: bytes) -> bytes:
     """The inverse of `pack`."""
     if stored[:4] != _MAGIC:
         return stored
-    return zstd.decompress(stored)
+    plain: bytes = _zstd().decompress(stored)
+    return plain
 
 
 def payload_hash(plain: bytes, salt: bytes) -> bytes:
     """BLAKE2b keyed with the row's own salt: once both are emptied, nothing can be guessed back."""
-    return hashlib.blake2b(plain, digest_size=PAYLOAD_HASH_BYTES, key=salt).digest()
+    from hashlib import blake2b  # not for those who only read: start-up is imports
+
+    return blake2b(plain, digest_size=PAYLOAD_HASH_BYTES, key=salt).digest()
 
 
 def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | UnknownEvent | ErasedEvent:
@@ -77,12 +84,15 @@ def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | 
         return ErasedEvent(topic)
     decoder = _decoders.get(topic)
     if decoder is None:
-        return UnknownEvent(topic)
+        known = BY_TOPIC.get(topic)
+        if known is None:
+            return UnknownEvent(topic)
+        decoder = _decoders[topic] = msgspec.msgpack.Decoder(known)
     try:
         if stored[:4] == _MAGIC:
-            stored = zstd.decompress(stored)
+            stored = _zstd().decompress(stored)
         payload: Payload = decoder.decode(stored)
-    except (msgspec.MsgspecError, zstd.ZstdError, ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, _zstd().ZstdError, ValueError, RecursionError) as error:
         raise LogDamaged(
             f"event #{position} ({topic}) cannot be decoded: {error}",
             hint="retold verify names the damage; restore a backup of events.db",

@@ -77,7 +77,8 @@ def _open(cached: Path) -> apsw.Connection:
         os.utime(cached)
     db = connect(cached, flags=READ_ONLY, immutable="1")
     try:
-        one(db, "SELECT count(*) FROM sqlite_schema")  # a torn file shows here, not at the first query
+        if not one(db, "SELECT count(*) FROM sqlite_schema"):  # a torn file shows here, not at a query
+            raise _damaged("it is empty")
     except BaseException:
         db.close()
         raise

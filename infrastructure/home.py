@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ..domain.errors import NoRoom
 from .log import Log
-from .projector import READER_WAIT_MS, Lag, Projector
+from .lag import READER_WAIT_MS, Lag, none_behind
 from .state_file import StateFile
+
+if TYPE_CHECKING:
+    from .projector import Projector
 
 EVENTS = "events.db"
 
@@ -48,11 +51,20 @@ class Home:
             make_home(path)
         self.log = Log(path / EVENTS, read_only=read_only, actor=actor)
         self.state = StateFile(path)
-        self.projector = Projector(self.log, self.state)
+        self._projector: Projector | None = None
+
+    @property
+    def projector(self) -> Projector:
+        """What folds the log into the projections; its folds are loaded when it is first needed."""
+        if self._projector is None:
+            from .projector import Projector
+
+            self._projector = Projector(self.log, self.state)
+        return self._projector
 
     def catch_up(self, *, wait_ms: int = READER_WAIT_MS) -> Lag:
         """Fold what is missing if the lock can be had soon; how far behind the answer will be."""
-        return self.projector.catch_up(wait_ms=wait_ms)
+        return none_behind(self.log, self.state) or self.projector.catch_up(wait_ms=wait_ms)
 
     def close(self) -> None:
         """Close every connection."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from pathlib import Path
 
 import apsw
 import msgspec
-import tenacity
 
 from ..domain.errors import LogDamaged, NeedsUpgrade
 from .sqlite import CREATE, connect, one, translated
@@ -68,11 +66,15 @@ class LogIdentity(msgspec.Struct, frozen=True):
     @property
     def genesis(self) -> bytes:
         """The chain value before the first event; differs from log to log."""
-        return hashlib.blake2b(b"retold log\0" + self.log_id.encode(), digest_size=32).digest()
+        from hashlib import blake2b
+
+        return blake2b(b"retold log\0" + self.log_id.encode(), digest_size=32).digest()
 
     def keyed_hash(self, *parts: str | bytes | int) -> bytes:
         """16 bytes that name `parts` without holding them; differs from log to log."""
-        return hashlib.blake2b(_pack(parts), digest_size=16, key=self.secret).digest()
+        from hashlib import blake2b
+
+        return blake2b(_pack(parts), digest_size=16, key=self.secret).digest()
 
 
 def link(previous: bytes, columns: tuple[object, ...]) -> bytes:
@@ -80,21 +82,17 @@ def link(previous: bytes, columns: tuple[object, ...]) -> bytes:
 
     MessagePack writes each column with its length or width before it, so no two rows read alike.
     """
-    return hashlib.blake2b(previous + _pack(columns), digest_size=32).digest()
+    from hashlib import blake2b  # not for those who only read: start-up is imports
+
+    return blake2b(previous + _pack(columns), digest_size=32).digest()
 
 
-@tenacity.retry(
-    retry=tenacity.retry_if_exception_type((apsw.BusyError, apsw.LockedError)),
-    wait=tenacity.wait_random(0.005, 0.05),
-    stop=tenacity.stop_after_delay(30),
-    reraise=True,
-)
 def _create(path: Path) -> None:
     connection = connect(path, flags=CREATE)
     try:
         if one(connection, "PRAGMA application_id") == APPLICATION_ID:
             return
-        # Switching to WAL ignores the busy timeout, hence the retry around this function.
+        # Switching to WAL ignores the busy timeout, hence the retry around this function (ensure_log).
         connection.pragma("journal_mode", "wal")
         with connection:
             connection.execute("BEGIN IMMEDIATE") if not connection.in_transaction else None
@@ -123,11 +121,19 @@ def ensure_log(path: Path) -> None:
         LogDamaged: the file is no SQLite database, or another program's.
         StoreBusy, NoRoom: it could not be made now.
     """
+    import tenacity  # only where something is written: start-up is imports
+
+    patient = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((apsw.BusyError, apsw.LockedError)),
+        wait=tenacity.wait_random(0.005, 0.05),
+        stop=tenacity.stop_after_delay(30),
+        reraise=True,
+    )
     with translated(str(path)), _one_at_a_time:
         fresh = not path.exists()
         if fresh:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        _create(path)
+        patient(_create, path)
 
 
 def identity(connection: apsw.Connection, path: Path) -> LogIdentity:

@@ -57,7 +57,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
     events: list[Recorded]
     damaged: list[int]
-    """Positions in between that cannot be read or decoded."""
+    """Positions in between whose event is missing, or cannot be read or decoded."""
     done: int
     """The last position that was looked at."""
 
@@ -101,26 +101,38 @@ def last_position(db: apsw.Connection) -> int:
 
 
 def events_past(log: Log, after: int, *, limit: int, upto: int) -> Stretch:
-    """At most `limit` events after `after`, with those named that cannot be read or decoded."""
-    try:
-        events = log.read(after, limit=limit, upto=upto)
-    except UNREADABLE:
-        return _one_by_one(log, after, min(after + limit, upto))
-    return Stretch(events, [], events[-1].position if len(events) == limit else upto)
+    """At most `limit` events after `after`, and the positions among them that hold none that can be read.
 
-
-def _one_by_one(log: Log, after: int, upto: int) -> Stretch:
-    events: list[Recorded] = []
+    It ends with an event, unless there is none up to `upto`: damage of any length is passed over in
+    one go.
+    """
     damaged: list[int] = []
+    while True:
+        try:
+            events = log.read(after, limit=limit, upto=upto)
+            done = events[-1].position if len(events) == limit else upto
+        except UNREADABLE:
+            done = min(after + limit, upto)
+            events = _one_by_one(log, after, done)
+        last = events[-1].position if events else done
+        if last - after != len(events):
+            there = {event.position for event in events}
+            damaged += [position for position in range(after + 1, last + 1) if position not in there]
+        if events or done >= upto:
+            return Stretch(events, damaged, last)
+        after = done
+
+
+def _one_by_one(log: Log, after: int, upto: int) -> list[Recorded]:
+    events: list[Recorded] = []
     for position in range(after + 1, upto + 1):
         try:
             event = event_at(log, position)
         except UNREADABLE:
-            damaged.append(position)
-        else:
-            if event is not None:
-                events.append(event)
-    return Stretch(events, damaged, upto)
+            continue
+        if event is not None:
+            events.append(event)
+    return events
 
 
 def event_at(log: Log, position: int) -> Recorded | None:

@@ -21,14 +21,14 @@ from ..projections.sources import Sources
 from ..projections.transcripts import Transcripts
 from ..projections.usage import Usage
 from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
+from .lag import READER_WAIT_MS as READER_WAIT_MS
+from .lag import Lag as Lag
 from .log import Head, Log
 from .past_damage import Stretch, events_past, merged
 from .sqlite import BUSY_TIMEOUT_MS, translated
 from .state_file import StateFile, damaged
 
 PROJECTIONS: tuple[type[Projection], ...] = (Transcripts, Routing, Lineage, Usage, Sources)
-READER_WAIT_MS = 50
-"""How long a reader or an inline fold waits for the lock before it goes on with what is folded."""
 BATCH = 2_000
 TRANSACTION = 10_000
 """Events a transaction, so that others get the lock in between."""
@@ -46,25 +46,6 @@ NOT_THE_FOLDS = (
 )
 _PATIENCE = 100_000
 """Rounds of catching up after which even a log that grows faster than it is folded is left behind."""
-
-
-class Lag(msgspec.Struct, frozen=True):
-    """Where the projections stand."""
-
-    head: int
-    position: int
-    """Of the projection that is furthest behind, those set aside not counted."""
-    detached: dict[str, str] = {}
-    """What is set aside, and why."""
-    told_again: dict[str, str] = {}
-    """What had to be told again just now, and why."""
-    damaged: list[tuple[int, int]] = []
-    """Events that cannot be read and were passed over, first to last of each run."""
-
-    @property
-    def events(self) -> int:
-        """How many events are not folded yet."""
-        return max(self.head - self.position, 0)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -130,7 +111,9 @@ class Projector:
             except StoreBusy:
                 if wait_ms > READER_WAIT_MS:
                     raise
-                break
+                if self.projections.keys() <= self.checkpoints().keys():
+                    break
+                wait_ms = BUSY_TIMEOUT_MS  # nothing is there yet to answer from
         return msgspec.structs.replace(self.lag(), told_again=told_again)
 
     def _tell_again(self, progress: Callable[[Progress], None] | None) -> dict[str, str]:
@@ -202,6 +185,8 @@ class Projector:
                         del live[name]
                     else:
                         live[name] = folded
+                if not live:
+                    return True
         if progress is not None:
             progress(Progress(done, head.position))
         return done >= head.position
@@ -270,7 +255,11 @@ class Projector:
             return False
         try:
             with self.transaction(wait_ms) as db:
-                for projection in self.projections.values():
+                known = load(db)
+                for name, projection in self.projections.items():
+                    checkpoint = known.get(name)
+                    if checkpoint is None or checkpoint.detached or is_newer(checkpoint, projection):
+                        continue
                     projection().settle(db)
         except StoreBusy:
             return False

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import tzinfo
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
 from .clock import now_us
 from .home import Home
-from .projector import Lag
-from .when import Point, parse_point
+from .lag import Lag
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from .when import Point
 
 
 class View:
@@ -62,7 +66,11 @@ def reading(
         NoSuchHome: it holds no log. BadUsage: `at` cannot be read. LogDamaged, NeedsUpgrade, …
     """
     now = now_us()
-    point = None if at is None else parse_point(at, now_us=now, zone=zone)
+    point = None
+    if at is not None:
+        from .when import parse_point
+
+        point = parse_point(at, now_us=now, zone=zone)
     opened = Home(home, read_only=True)
     try:
         if point is None:

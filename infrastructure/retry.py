@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
-
-import tenacity
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 from ..domain.errors import StoreBusy, VersionConflict
+
+if TYPE_CHECKING:
+    from tenacity import Retrying
 
 Result = TypeVar("Result")
 ATTEMPTS = 12
 LIMIT_S = 30.0
 """A busy database is waited for by SQLite as well (BUSY_TIMEOUT_MS), each time."""
 
-_policy = tenacity.Retrying(
-    retry=tenacity.retry_if_exception_type((VersionConflict, StoreBusy)),
-    wait=tenacity.wait_random(0.0, 0.02) + tenacity.wait_exponential(multiplier=0.001, max=0.25),
-    stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_after_delay(LIMIT_S),
-    reraise=True,
-)
+
+@cache
+def _policy() -> Retrying:
+    import tenacity  # only where something is written: start-up is imports
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((VersionConflict, StoreBusy)),
+        wait=tenacity.wait_random(0.0, 0.02) + tenacity.wait_exponential(multiplier=0.001, max=0.25),
+        stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_after_delay(LIMIT_S),
+        reraise=True,
+    )
 
 
 def decide_again(decide: Callable[[], Result]) -> Result:
@@ -31,4 +38,4 @@ def decide_again(decide: Callable[[], Result]) -> Result:
     Raises:
         VersionConflict, StoreBusy: after the last attempt; nothing was written.
     """
-    return _policy.copy()(decide)
+    return _policy().copy()(decide)

@@ -61,7 +61,7 @@ class StateFile:
         self.read_only = not os.access(home, os.W_OK)
         self._opened: tuple[int, int] | None = None
         self._writer: apsw.Connection | None = None
-        self._readers = ThreadLocal(self.open_reader)
+        self._readers = ThreadLocal(self._open_mapped)
         self._left: list[ThreadLocal] = []
         """Readers of generations before: another thread may still be reading with them."""
         self.superseded: str | None = None
@@ -174,7 +174,7 @@ class StateFile:
             self._ensure()
         self._opened = self._stat()
         self._left.append(self._readers)
-        self._readers = ThreadLocal(self.open_reader)
+        self._readers = ThreadLocal(self._open_mapped)
         writer, self._writer = self._writer, None
         if writer is not None:
             with contextlib.suppress(apsw.Error):
@@ -182,8 +182,13 @@ class StateFile:
 
     # --- connections -------------------------------------------------------------------------------
 
+    def _open_mapped(self) -> apsw.Connection:
+        connection = self.open_reader()
+        connection.pragma("mmap_size", 1 << 28)
+        return connection
+
     def open_reader(self) -> apsw.Connection:
-        """A read-only connection of the caller's own."""
+        """A read-only connection of the caller's own, whose memory does not grow with the file."""
         with translated(str(self.link), damaged):
             # In a folder that cannot be written, a WAL database without a WAL is read so or not at all.
             if self.read_only and not _has_wal(self.path):
@@ -191,7 +196,6 @@ class StateFile:
             else:
                 connection = connect(self.path, flags=READ_ONLY)
             connection.pragma("query_only", 1)
-            connection.pragma("mmap_size", 1 << 28)
         return connection
 
     def reader(self) -> apsw.Connection:

@@ -19,7 +19,7 @@ from .checkpoints import Checkpoint, is_newer, load, why_tell_again
 from .past_damage import events_past
 from .projector import Projector
 from .rebuild import difference_of
-from .sqlite import CREATE, connect, one, translated
+from .sqlite import READ_WRITE, connect, one, translated
 from .state_file import damaged
 from .verify_log import Problem, Progress, sqlite_says
 
@@ -195,19 +195,24 @@ def _query(db: apsw.Connection, upto: int, seed: bytes) -> list[Problem]:
 
 @contextlib.contextmanager
 def _scratch(beside: apsw.Connection) -> Iterator[apsw.Connection]:
-    """A database of our own for a while: a file without a name that others could open."""
-    folder = Path(beside.filename).parent if beside.filename else None
-    if folder is None or not os.access(folder, os.W_OK):
+    """A database of our own for a while: a file that has lost its name, so nothing is ever left of it."""
+    folder = Path(beside.filename).parent
+    if not os.access(folder, os.W_OK):
         folder = Path(tempfile.gettempdir())
-    with tempfile.TemporaryDirectory(prefix=".verify-", dir=folder) as made:
-        db = connect(Path(made) / "scratch.db", flags=CREATE)
-        try:
-            db.pragma("journal_mode", "off")
-            db.pragma("synchronous", "off")
-            db.execute("BEGIN")
-            yield db
-        finally:
-            db.close()
+    handle, name = tempfile.mkstemp(prefix=".verify-", suffix=".db", dir=folder)
+    os.close(handle)
+    try:
+        db = connect(Path(name), flags=READ_WRITE)
+        db.pragma("locking_mode", "exclusive")
+        db.pragma("journal_mode", "off")
+        db.pragma("synchronous", "off")
+        db.execute("BEGIN EXCLUSIVE")
+    finally:
+        os.unlink(name)
+    try:
+        yield db
+    finally:
+        db.close()
 
 
 def _against_the_log(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Collection
 
 import msgspec
 
-from .base import Connection
+from .base import Connection, Cursor
 
 HIDDEN_SOURCES = ("tool", "subagent")
 HIDDEN_KINDS = ("delegate", "tool")
-_BATCH = 500
 
 
 class _Session(msgspec.Struct, gc=False):
@@ -43,25 +40,21 @@ class Conversations:
                 if each.parent is not None and each.parent not in self._known and each.parent not in ids
             }
 
-    def _read(self, ids: Iterable[str]) -> Iterator[Any]:
-        for some in _batches(ids):
-            yield from self._db.execute(
-                "SELECT id, source, parent_session_id, parent_kind FROM sessions"
-                f" WHERE id IN ({','.join('?' * len(some))})"
-                " AND (parent_session_id IS NOT NULL OR source IN ('tool', 'subagent', 'cron'))",
-                some,
-            )
+    def _read(self, ids: Collection[str]) -> Cursor:
+        return self._db.execute(
+            "SELECT id, source, parent_session_id, parent_kind FROM sessions"
+            " WHERE id IN (SELECT value FROM json_each(?))"
+            " AND (parent_session_id IS NOT NULL OR source IN ('tool', 'subagent', 'cron'))",
+            (_json(ids),),
+        )
 
     def of_source(self, source: str) -> set[str]:
         """Those of the given sessions that have this source."""
-        return {
-            row[0]
-            for some in _batches(self._ids)
-            for row in self._db.execute(
-                f"SELECT id FROM sessions WHERE source = ? AND id IN ({','.join('?' * len(some))})",
-                (source, *some),
-            )
-        }
+        rows = self._db.execute(
+            "SELECT id FROM sessions WHERE source = ? AND id IN (SELECT value FROM json_each(?))",
+            (source, _json(self._ids)),
+        )
+        return {row[0] for row in rows}
 
     def of_cron(self) -> set[str]:
         """Those that a scheduler began."""
@@ -110,7 +103,6 @@ class Conversations:
         return roots
 
 
-def _batches(ids: Iterable[str]) -> Iterator[Sequence[str]]:
-    rest = iter(ids)
-    while some := tuple(islice(rest, _BATCH)):
-        yield some
+def _json(ids: Collection[str]) -> str:
+    """Any number of ids as one value to bind."""
+    return msgspec.json.encode(tuple(ids)).decode()

@@ -9,13 +9,14 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ..domain.events import Visibility
+from ..domain.text import scrub
 from .base import Connection
 from .conversations import HIDDEN_KINDS, HIDDEN_SOURCES, Conversations
 from .search_query import Query, parse
 from .search_text import plain_text
 from .sessions import micros
 from .snippet import snippet
-from .transcripts import visibility
+from .visibility import visibility
 
 Sort: TypeAlias = Literal["relevance", "newest", "oldest"]
 RANKED = 5_000
@@ -95,6 +96,7 @@ def search(
         roles: only messages of these roles; none means all.
         marks, width: how the snippet is marked, and how long it is at most.
     """
+    query, _ = scrub(query)
     asked = parse(query)
     notes: list[str] = []
     found = _find(db, query, asked, _Filter(roles, source, hidden), sort, notes)
@@ -107,17 +109,25 @@ def search(
         found = [each for each in found if each[3] not in unwanted] if unwanted else found
     found = _ordered(found, sort, after=conversations.of_cron() if source != "cron" else set())
     roots = conversations.roots()
-    groups: dict[str, list[_Row]] = {}
+    best: list[tuple[str, _Row]] = []
+    more: dict[str, int] = {}
     for each in found:
-        groups.setdefault(roots.get(each[3], each[3]), []).append(each)
+        conversation = roots.get(each[3], each[3])
+        if conversation in more:
+            more[conversation] += 1
+        else:
+            more[conversation] = 0
+            best.append((conversation, each))
     if not found:
         notes += _titles(db, query)
-    chosen = list(groups.values())[offset : offset + limit]
     literals = asked.literals or ((_unquoted(asked.scan),) if asked.scan else ())
     return SearchResult(
-        hits=[_hit(db, group, literals, marks, width) for group in chosen],
+        hits=[
+            _hit(db, each, more[conversation], literals, marks, width)
+            for conversation, each in best[offset : offset + limit]
+        ],
         ranked_over=len(found),
-        conversations=len(groups),
+        conversations=len(best),
         notes=notes,
     )
 
@@ -285,10 +295,10 @@ def _titles(db: Connection, query: str) -> list[str]:
 
 
 def _hit(
-    db: Connection, group: Sequence[_Row], literals: Sequence[str], marks: tuple[str, str], width: int
+    db: Connection, row: _Row, more: int, literals: Sequence[str], marks: tuple[str, str], width: int
 ) -> Hit:
-    """The first of a conversation's hits, with what is shown of it."""
-    _, _, negative_id, session_id, role, timestamp, active, compacted = group[0]
+    """A conversation's best hit, with what is shown of it."""
+    _, _, negative_id, session_id, role, timestamp, active, compacted = row
     content, tool_name, tool_calls, title, source = db.execute(
         "SELECT m.content, m.tool_name, m.tool_calls, s.title, s.source"
         " FROM messages m LEFT JOIN sessions s ON s.id = m.session_id WHERE m.id = ?",
@@ -303,7 +313,7 @@ def _hit(
         source=source or "unknown",
         at_us=micros(timestamp),
         visibility=visibility(active, compacted),
-        more=len(group) - 1,
+        more=more,
     )
 
 

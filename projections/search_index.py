@@ -8,7 +8,7 @@ from .search_text import indexed_text
 TRAIL = 64
 """How many messages the index may be behind the last one; it is caught up before each search."""
 
-Text = tuple[str | None, str | None, str | None]
+Text = tuple[str | bytes | None, str | bytes | None, str | bytes | None]
 """(content, tool_name, tool_calls) of a message."""
 
 

@@ -63,21 +63,28 @@ _SPACE = array("I", [ord(" ")])
 _UNBROKEN_CHARS = 256  # a longer string without a space is an encoded file, nothing anybody said
 
 
-def indexed_text(content: str | bytes | None, tool_name: str | None, tool_calls: str | None) -> str:
+def indexed_text(
+    content: str | bytes | None, tool_name: str | bytes | None, tool_calls: str | bytes | None
+) -> str:
     """The text told to the index when this message enters it, and told again when it leaves."""
     text = plain_text(content)
     if tool_name:
-        text = f"{text} {tool_name}"
+        text = f"{text} {_as_text(tool_name)}"
     if tool_calls:
-        text = f"{text} {_unescaped(tool_calls)}"
+        text = f"{text} {_unescaped(_as_text(tool_calls))}"
     return prepare(text)
+
+
+def _as_text(value: str | bytes) -> str:
+    """A source may hold bytes where text should be."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def plain_text(content: str | bytes | None) -> str:
     """What a person reads in a content value: the text parts of a structured one, else all."""
     if content is None:
         return ""
-    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    text = _as_text(content)
     if not text.startswith(STRUCTURED):
         return text
     try:

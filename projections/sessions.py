@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +9,8 @@ import msgspec
 
 from ..domain.events import Visibility
 from .base import Connection
-from .search_text import STRUCTURED
-from .transcripts import visibility
 from .tree import Segment, chain
+from .visibility import visibility
 
 
 class SessionLine(msgspec.Struct, frozen=True):
@@ -167,6 +165,8 @@ def micros(timestamp: object) -> int | None:
 
 def content_value(content: str | None) -> Any:
     """Content as a value: structured content decoded, all else as it is."""
+    from .search_text import STRUCTURED  # a list needs none of that module
+
     if content is None or not content.startswith(STRUCTURED):
         return content
     decoded = json_value(content[len(STRUCTURED) :])
@@ -177,6 +177,8 @@ def json_value(text: str | None) -> Any:
     """The value of a JSON text, or the text itself where it is malformed."""
     if text is None:
         return None
+    import json  # a list needs none of it
+
     try:
         # Not msgspec: Python's json.dumps writes lone surrogates and NaN, and only its own reader
         # takes them back.

@@ -66,13 +66,6 @@ _unpack = msgspec.msgpack.Decoder().decode
 _calls = msgspec.json.Decoder().decode
 
 
-def visibility(active: int | None, compacted: int | None) -> Visibility:
-    """The one rule every reader uses: live, compacted (still found) or rewound (undone)."""
-    if active:
-        return "live"
-    return "compacted" if compacted else "rewound"
-
-
 def _bears(column: str, value: object) -> bool:
     """Whether the sessions table has a column that takes this value."""
     return column in SOURCE_COLUMNS and not (value is None and column in NEVER_NULL)
@@ -303,7 +296,7 @@ class _Batch:
         """(id, active, compacted, tool_calls, content, tool_name, copy_of, session_id) of those here."""
         self.flush_messages()
         found = []
-        for each in ids:
+        for each in dict.fromkeys(ids):  # one that is named twice is hidden once
             row = self.db.execute(
                 "SELECT id, active, compacted, tool_calls, content, tool_name, copy_of, session_id"
                 f" FROM {self.prefix}messages WHERE id = ?",

@@ -103,7 +103,11 @@ def import_opened(
         at_most([*findings.notes, *findings.differences]),
     )
     position = _append_ran(log, store, payload)
-    target.projector.catch_up()
+    target.projector.catch_up(
+        progress=None
+        if progress is None
+        else lambda at: progress(Progress("telling what can be read", at.done, at.total))
+    )
     return ImportReport(
         path=path,
         schema_version=schema_version,
@@ -144,6 +148,7 @@ def _take(
             store,
             planned_at=planned_at,
             observed_us=observed_us,
+            now_us=now_us(),
             findings=findings,
             progress=progress,
         )
@@ -178,7 +183,7 @@ def _observed_us(path: Path) -> int:
             latest = max(latest, (path / name).stat().st_mtime_ns // 1000)
         except OSError:
             continue
-    return min(latest, now_us()) if latest else now_us()
+    return latest or now_us()
 
 
 def _line(lost: Lost) -> str:

@@ -64,6 +64,8 @@ class Plan:
         """Read the sessions and the heads of all messages."""
         self._read_sessions()
         self._read_heads()
+        latest = max((plan.clock for plan in self.run.numbered), default=0.0)
+        self.run.was_written_by(time_us(latest) or 0)
         for plan in self.run.numbered:
             self._judge(plan)
         self._name_circles()

@@ -67,6 +67,7 @@ class Run:
         *,
         planned_at: int,
         observed_us: int,
+        now_us: int,
         findings: Findings,
         progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -75,7 +76,8 @@ class Run:
         self.identity = log.identity
         self.db = db
         self.store = store
-        self.observed_us = observed_us
+        self.observed_us = min(observed_us, now_us)
+        self._now_us = now_us
         self.findings = findings
         self._progress = progress
         self.phase, self.done, self.total = "reading", 0, None
@@ -103,6 +105,11 @@ class Run:
     def _wrote(self, events: int) -> None:
         if self.phase == "taking in":
             self.advance(events)
+
+    def was_written_by(self, at_us: int) -> None:
+        """The home holds something of that time, whatever the date of its file."""
+        if at_us <= self._now_us:
+            self.observed_us = max(self.observed_us, at_us)
 
     def ref(self, kind: str, row: str | int) -> bytes:
         """What stays of where an event came from, even when its payload is erased."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from retold.cli import stream
 from retold.infrastructure.clock import now_us
 from retold.tests.histories import DAY_US, history
 
@@ -35,7 +39,7 @@ def test_a_hit_has_a_heading_its_snippet_and_the_command_that_shows_it(run: Run)
 
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == (
-        "boat repair  3d ago  telegram  s1\n"
+        "boat repair  2d ago  telegram  s1\n"
         "  assistant: tar the >>>boat<<<\n"
         "  retold sessions show s1  (and 1 further hit there)\n"
         "\n"
@@ -45,17 +49,33 @@ def test_a_hit_has_a_heading_its_snippet_and_the_command_that_shows_it(run: Run)
     )
 
 
-@pytest.mark.usefixtures("chats")
-def test_on_a_terminal_the_match_is_bold(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR")
-    for module in ("retold.cli.stream", "retold.cli.search"):
-        monkeypatch.setattr(f"{module}.is_terminal", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
-    done = run("search", "tar")
+def on_a_terminal(*argv: str, env: dict[str, str]) -> str:
+    """What a terminal of 80 columns is sent."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    with subprocess.Popen(
+        [sys.executable, "-m", "retold", *argv], stdout=theirs, stderr=theirs, env=os.environ | env
+    ) as program:
+        os.close(theirs)
+        sent = b""
+        with contextlib.suppress(OSError):  # a terminal whose program has left
+            while piece := os.read(ours, 65_536):
+                sent += piece
+        program.wait()
+    os.close(ours)
+    return sent.decode().replace("\r\n", "\n")
 
-    assert "tar" in done.stdout
-    assert "\x1b[1mtar\x1b[0m the boat" in done.stdout
-    assert stream.bold("\x1b[31mx") == "\x1b[1m␛[31mx\x1b[0m"
+
+def test_on_a_terminal_the_match_is_bold_and_no_text_has_power_over_it(chats: Path) -> None:
+    env = {"RETOLD_HOME": str(chats), "NO_COLOR": "", "TERM": "xterm"}
+
+    assert on_a_terminal("search", "tar", env=env) == (
+        "\x1b[1mboat repair\x1b[0m  2d ago  telegram  s1\n"
+        "  assistant: \x1b[1mtar\x1b[0m the boat\n"
+        "  retold sessions show s1\n"
+    )
+    assert "\x1b[1mboat\x1b[0m is [2Jhere" in on_a_terminal("search", "another boat", env=env)
+    assert ">>>tar<<<" in on_a_terminal("search", "tar", env=env | {"NO_COLOR": "1"})
 
 
 @pytest.mark.usefixtures("chats")

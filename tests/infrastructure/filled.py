@@ -19,9 +19,9 @@ from retold.infrastructure.projector import Projector
 
 START_US = 1_778_000_000_000_000
 WORDS = (
-    "harbour lantern kitchen plan boat repair varnish ledger orchard cellar 请帮我 重构 認証 café"
-    " signal copper meadow anchor thimble bridge quartz willow ember falcon"
-).split()
+    *("harbour", "lantern", "kitchen", "plan", "boat", "repair", "varnish", "ledger", "orchard", "cellar"),
+    *("请帮我", "重构", "認証", "café", "signal", "copper", "meadow", "anchor", "thimble", "bridge"),
+)
 
 
 def draft(stream: str, version: int, payload: e.Payload, at_us: int = START_US) -> Draft:

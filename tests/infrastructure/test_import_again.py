@@ -283,13 +283,13 @@ def test_a_process_killed_while_it_imports_leaves_a_log_that_goes_on(
         "from retold.cli.main import main\n"
         "sys.exit(main())\n"
     )
-    for _ in range(3):
+    for seed in range(3):
         process = subprocess.Popen(
             [sys.executable, "-c", code, "import", "hermes", str(known.hermes), "--home", str(second)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wanted = random.Random(_).uniform(0.3, 0.6)
+        wanted = random.Random(seed).uniform(0.3, 0.6)
         try:
             process.wait(wanted)
         except subprocess.TimeoutExpired:
@@ -298,7 +298,7 @@ def test_a_process_killed_while_it_imports_leaves_a_log_that_goes_on(
     with importer(second, known.hermes) as again:
         again.run()
 
-        assert shapes(again.events())[-1:] == shapes(known.events())[-1:] or again.run() == []
+        assert shapes(again.events()) == shapes(known.events())
         assert again.state("SELECT count(*) FROM messages") == [(914,)]
 
 

@@ -79,7 +79,7 @@ def test_a_message_edited_twice(known: Importer) -> None:
     ("active", "compacted", "kind"), [(0, 1, e.MessagesCompacted), (0, 0, e.MessagesRewound)]
 )
 def test_messages_compacted_or_rewound_and_live_again(
-    known: Importer, active: int, compacted: int, kind: type[e.Payload]
+    known: Importer, active: int, compacted: int, kind: type[e.MessagesCompacted | e.MessagesRewound]
 ) -> None:
     ids = [row[0] for row in ask(known.hermes, "SELECT id FROM messages WHERE session_id = ?", BOAT)]
     positions = [known.position_of(each) for each in ids]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,11 +16,11 @@ from retold.infrastructure import codec
 from retold.infrastructure.home import Home
 from retold.infrastructure.projector import PROJECTIONS, Projector
 from retold.infrastructure.rebuild import rebuild
+from retold.infrastructure.sqlite import one
 from retold.infrastructure.status import Status, status_of
 from retold.infrastructure.verify import verify
 from retold.projections.base import Connection, Projection
 from retold.projections.transcripts import Transcripts
-from retold.projections.usage import Usage
 from retold.tests.infrastructure.filled import (
     content,
     draft,
@@ -60,7 +60,7 @@ def with_fragile(home: Home) -> Projector:
 
 
 def counted(home: Home) -> int:
-    return int(home.state.reader().execute("SELECT count(*) FROM counted").fetchall()[0][0])
+    return int(one(home.state.reader(), "SELECT count(*) FROM counted"))
 
 
 def test_caught_up_in_steps_is_what_is_folded_in_one_go(home: Path) -> None:
@@ -140,13 +140,13 @@ def test_a_fold_of_a_newer_program_is_neither_folded_into_nor_rebuilt(home: Path
     assert {problem.kind for problem in verify(home).problems} == {"newer"}
 
 
-def test_a_fold_of_an_older_program_is_told_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_of_an_older_program_is_told_again(home: Path) -> None:
     fill(home)
-    monkeypatch.setattr(Usage, "version", 2)
+    execute(state_file(home), "UPDATE checkpoints SET fold_version = 0 WHERE projection = 'usage'")
     with Home(home) as opened:
         lag = opened.catch_up()
 
-        assert lag.told_again == {"usage": "it was folded by version 1, and this program's is 2"}
+        assert lag.told_again == {"usage": "it was folded by version 0, and this program's is 1"}
         assert health(opened)["usage"] == "ok"
 
 
@@ -200,25 +200,16 @@ def test_a_reader_answers_from_what_is_folded_while_another_holds_the_lock(home:
 
 
 def test_only_one_thread_folds_and_none_folds_twice(home: Path) -> None:
-    failed: list[BaseException] = []
-
     def write(opened: Home, number: int) -> None:
-        try:
-            for turn in range(10):
-                opened.log.append(drafts(3, sessions=1, prefix=f"{number}-{turn}-"))
-                opened.catch_up()
-        except BaseException as error:
-            failed.append(error)
+        for turn in range(10):
+            opened.log.append(drafts(3, sessions=1, prefix=f"{number}-{turn}-"))
+            opened.catch_up()
 
     with Home(home) as opened:
-        threads = [threading.Thread(target=write, args=(opened, n)) for n in range(8)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: write(opened, number), range(8)))
         opened.catch_up(wait_ms=10_000)
 
-        assert failed == []
         assert content(opened.projector) == told_from_nothing(opened.log)
 
 
@@ -243,6 +234,29 @@ def test_a_damaged_event_at_the_end_leaves_the_projections_one_behind(home: Path
 
     assert (lag.events, later.events) == (1, 0)
     assert later.damaged == [(307, 307)]
+
+
+def test_a_damage_longer_than_a_transaction_is_passed_over_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, fold=False)
+    monkeypatch.setattr("retold.infrastructure.projector.BATCH", 5)
+    monkeypatch.setattr("retold.infrastructure.projector.TRANSACTION", 10)
+    execute(home / "events.db", "UPDATE events SET payload = x'ff' WHERE position BETWEEN 50 AND 99")
+    with Home(home) as opened:
+        lag = opened.catch_up()
+
+    assert (lag.events, lag.damaged) == (0, [(50, 99)])
+
+
+def test_a_first_reader_waits_for_who_tells_the_projections(home: Path) -> None:
+    fill(home, fold=False)
+    with Home(home) as holder, Home(home, read_only=True) as reader, ThreadPoolExecutor(1) as pool:
+        with holder.projector.transaction():
+            lag = pool.submit(reader.catch_up)
+            assert not wait([lag], timeout=0.2).done, "there is nothing yet that it could answer from"
+
+        assert lag.result().events == 0
 
 
 def test_no_error_of_the_projections_is_anothers(home: Path) -> None:

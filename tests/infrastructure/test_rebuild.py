@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -196,27 +197,19 @@ def test_live_readers_and_a_live_writer_go_on_during_a_rebuild(home: Path, tmp_p
 
 def test_threads_of_one_process_go_on_too(home: Path) -> None:
     fill(home, 1_000)
-    failed: list[BaseException] = []
     over = threading.Event()
 
-    with Home(home) as opened:
+    def read(opened: Home) -> None:
+        while not over.is_set():
+            opened.state.reader().execute("SELECT count(*) FROM messages").fetchall()
 
-        def read() -> None:
-            try:
-                while not over.is_set():
-                    opened.state.reader().execute("SELECT count(*) FROM messages").fetchall()
-            except BaseException as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=read) for _ in range(3)]
-        for each in threads:
-            each.start()
+    with Home(home) as opened, ThreadPoolExecutor(3) as pool:
+        reading = [pool.submit(read, opened) for _ in range(3)]
         told = rebuild(opened.projector, NAMES)
         over.set()
-        for each in threads:
-            each.join()
+        for each in reading:
+            each.result()
 
-    assert failed == []
     assert all(each.equal for each in told)
 
 

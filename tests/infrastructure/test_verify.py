@@ -15,7 +15,7 @@ from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.verify import Verified, verify
 from retold.infrastructure.verify_log import Expected
 from retold.tests.infrastructure import damage
-from retold.tests.infrastructure.filled import draft, drafts, events_file, execute, fill, state_file
+from retold.tests.infrastructure.filled import copy_of, draft, drafts, events_file, execute, fill, state_file
 
 
 @pytest.fixture
@@ -251,6 +251,55 @@ def test_a_rebuild_never_drops_what_the_log_has_lost(filled: Path) -> None:
         count = home.state.reader().execute("SELECT count(*) FROM messages").fetchone()
 
     assert count == (300,)
+
+
+def test_a_rebuild_never_drops_what_is_missing_from_the_log(filled: Path) -> None:
+    execute(filled / "events.db", "DELETE FROM events WHERE position BETWEEN 100 AND 120")
+
+    with Home(filled) as home, pytest.raises(LogDamaged, match="#100-120"):
+        rebuild(home.projector, ["transcripts"])
+
+
+def test_a_log_restored_under_a_newer_wal_is_read_as_far_as_it_goes(home: Path, tmp_path: Path) -> None:
+    fill(home, 1_000)
+    older = copy_of(home / "events.db", tmp_path / "older.db").read_bytes()
+    fill(home, 1_000, prefix="mid")
+    events_file(home)
+    with Home(home) as opened:
+        opened.log.append(drafts(100, prefix="last"))
+        opened.catch_up()
+        wal = (home / "events.db-wal").read_bytes()
+    (home / "events.db-shm").unlink(missing_ok=True)
+    (home / "events.db").write_bytes(older)
+    (home / "events.db-wal").write_bytes(wal)
+
+    found = verify(home)
+    with Home(home) as opened:
+        with pytest.raises(LogDamaged, match="stays as it is"):
+            rebuild(opened.projector, ["transcripts"])
+        (home / "state.db").unlink()
+        lag = opened.catch_up(wait_ms=10_000)
+
+    assert found.exit_code == 5
+    assert lag.events == 0
+    assert found.log.head.position == 2_121
+    assert sum(last - first + 1 for first, last in lag.damaged) == 2_121 - found.log.events
+
+
+def test_b22_a_parent_that_is_missing_hides_no_message_of_its_children(home: Path) -> None:
+    with Home(home) as opened:
+        opened.log.append(drafts(10, sessions=1, prefix="parent"))
+        child = e.SessionCreated(source="cli", parent_session_id="parent0", parent_kind="continuation")
+        said = e.MessageAppended(role="user", content="the newest")
+        opened.log.append([draft("session:child", 1, child), draft("session:child", 2, said)])
+    execute(home / "events.db", "DELETE FROM events WHERE position = 1")
+    with Home(home) as opened:
+        lag = opened.catch_up()
+        last = opened.state.reader().execute("SELECT session_id, content FROM messages ORDER BY id DESC")
+
+        assert last.fetchone() == ("child", "the newest")
+    assert lag.damaged == [(1, 1)]
+    assert kinds(verify(home)) == {"gap": [[1, 1]]}
 
 
 def test_a_damaged_index_of_the_log_is_named_and_hides_no_event(filled: Path) -> None:

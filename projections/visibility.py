@@ -1,0 +1,12 @@
+"""Whether a message is live, compacted or rewound, as every reader tells it."""
+
+from __future__ import annotations
+
+from ..domain.events import Visibility
+
+
+def visibility(active: int | None, compacted: int | None) -> Visibility:
+    """The one rule every reader uses: live, compacted (still found) or rewound (undone)."""
+    if active:
+        return "live"
+    return "compacted" if compacted else "rewound"

@@ -1,0 +1,199 @@
+"""docs/json.md is a contract: what it names is what the commands answer with, field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retold.tests.conftest import ROOT
+from retold.tests.histories import T0_US, history
+
+if TYPE_CHECKING:
+    from retold.tests.conftest import Run
+
+SECTIONS = {
+    title: text
+    for title, _, text in (
+        part.partition("\n") for part in (ROOT / "docs" / "json.md").read_text("utf-8").split("\n## ")[1:]
+    )
+}
+KEY = "agent:main:telegram:dm:1001"
+
+
+def promised(command: str) -> set[str]:
+    """The fields that the section's tables name in their first column."""
+    rows = re.findall(r"^\| (`[^|]*) \|", SECTIONS[f"retold {command}"], re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+
+
+@pytest.fixture(autouse=True)
+def _told(home: Path) -> None:
+    with history(home) as h:
+        h.session("s1", source="telegram", session_key=KEY, title="boat", at_us=T0_US)
+        h.say("s1", "hello boat", at_us=T0_US + 500_000)
+        h.say("s1", None, "assistant", tool_calls="[1]", at_us=T0_US + 2_000_000)
+        h.compress("s1", "s2", session_key=KEY, source="telegram")
+        h.route(KEY, "s2", previous="s1", cause="compression")
+
+
+def test_a_list_answers_with_what_is_promised(run: Run) -> None:
+    answer = run("sessions", "list", "--all", "--json").json
+    found = {each["id"]: each for each in answer["sessions"]}
+
+    assert set(answer) == {"sessions", "not_shown"}
+    assert set(answer["not_shown"]) == {
+        "over_limit", "archived", "older_segments", "delegates", "children", "tool",
+    }  # fmt: skip
+    assert set(found["s1"]) == promised("sessions list")
+    assert found["s1"] == {
+        "id": "s1",
+        "title": "boat",
+        "source": "telegram",
+        "started_at": "2026-05-05T16:53:20Z",
+        "last_active_at": "2026-05-05T16:53:22Z",
+        "message_count": 2,
+        "preview": "hello boat",
+        "archived": False,
+        "parent_id": None,
+        "end_reason": "compression",
+    }
+    assert (found["s2"]["parent_id"], found["s2"]["end_reason"]) == ("s1", None)
+    assert (found["s2"]["preview"], found["s2"]["last_active_at"]) == ("hello boat", None)
+
+
+def test_a_session_answers_with_what_is_promised(run: Run) -> None:
+    listed = run("sessions", "list", "--all", "--json").json["sessions"]
+    answer = run("sessions", "show", "s1", "--json").json
+    more = {name: answer.pop(name) for name in ("messages", "lineage", "route")}
+
+    assert answer in listed
+    assert set(more) == promised("sessions show")
+    assert more == {
+        "messages": [
+            {
+                "id": 3,
+                "role": "user",
+                "content": "hello boat",
+                "at": "2026-05-05T16:53:20.500000Z",
+                "tool_calls": None,
+                "tool_name": None,
+                "visibility": "live",
+            },
+            {
+                "id": 4,
+                "role": "assistant",
+                "content": None,
+                "at": "2026-05-05T16:53:22Z",
+                "tool_calls": [1],
+                "tool_name": None,
+                "visibility": "live",
+            },
+        ],
+        "lineage": [
+            {"session_id": "s1", "kind": "root"},
+            {"session_id": "s2", "kind": "continuation"},
+        ],
+        "route": None,
+    }
+    assert run("sessions", "show", "s2", "--json").json["route"] == KEY
+
+
+def test_a_tree_answers_with_what_is_promised(run: Run) -> None:
+    answer = run("sessions", "tree", "s2", "--json").json
+
+    assert (set(answer), answer["session_id"]) == ({"session_id", "sessions"}, "s2")
+    assert [set(each) for each in answer["sessions"]] == [promised("sessions tree")] * 2
+    assert [(each["id"], each["kind"], each["depth"]) for each in answer["sessions"]] == [
+        ("s1", "root", 0),
+        ("s2", "continuation", 1),
+    ]
+
+
+def test_stats_answer_with_what_is_promised(run: Run) -> None:
+    answer = run("sessions", "stats", "--json").json
+
+    assert set(answer) == promised("sessions stats")
+    assert answer["sources"] == [{"source": "telegram", "sessions": 2, "messages": 2}]
+    assert (answer["sessions"], answer["messages"], answer["log"]["events"]) == (2, 2, 7)
+    assert set(answer["log"]) == {"events", "size_bytes", "size"}
+    assert set(answer["projections"]) == {"size_bytes", "size"}
+
+
+def test_a_search_answers_with_what_is_promised(run: Run) -> None:
+    answer = run("search", "boat", "--json").json
+
+    assert set(answer["hits"][0]) == promised("search")
+    assert answer == {
+        "hits": [
+            {
+                "session_id": "s1",
+                "message_id": 3,
+                "role": "user",
+                "snippet": "hello >>>boat<<<",
+                "title": "boat",
+                "source": "telegram",
+                "at": "2026-05-05T16:53:20.500000Z",
+                "visibility": "live",
+                "more": 0,
+            }
+        ],
+        "ranked_over": 1,
+    }
+
+
+def test_the_log_answers_with_what_is_promised(run: Run) -> None:
+    lines: list[dict[str, Any]] = [json.loads(line) for line in run("log", "--json").stdout.splitlines()]
+
+    assert [each["position"] for each in lines] == [1, 2, 3, 4, 5, 6, 7]
+    assert [set(each) for each in lines] == [promised("log")] * 7
+    assert lines[1] == {
+        "position": 2,
+        "stream": "session:s1",
+        "version": 2,
+        "type": "session_titled.1",
+        "at": "2026-05-05T16:53:20Z",
+        "at_kind": "exact",
+        "recorded_at": lines[1]["recorded_at"],
+        "actor": lines[1]["actor"],
+        "caused_by": None,
+        "save": 2,
+        "payload": {"title": "boat", "claimed": True},
+        "payload_state": "here",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argv", "kind", "exit_code"),
+    [
+        (["sessions", "show", "nobody"], "no_such_session", 2),
+        (["sessions", "show", "s"], "ambiguous", 2),
+        (["sessions", "tree", "nobody"], "no_such_session", 2),
+        (["sessions", "list", "--limit", "x"], "bad_usage", 2),
+        (["sessions", "list", "--at", "#99"], "bad_usage", 2),
+        (["search", "x", "--at", "whenever"], "bad_usage", 2),
+        (["log", "--stream", "nobody"], "not_found", 2),
+        (["sessions", "stats", "--home", "/nowhere/at/all"], "no_such_home", 2),
+    ],
+)
+def test_an_error_is_an_object_too(run: Run, argv: list[str], kind: str, exit_code: int) -> None:
+    done = run(*argv, "--json")
+    error = done.json["error"]
+
+    assert (done.exit_code, error["kind"]) == (exit_code, kind)
+    assert {"kind", "message", "hint"} <= set(error) <= {"kind", "message", "hint", "candidates"}
+    assert ("candidates" in error) == (kind == "ambiguous")
+
+
+def test_every_section_is_about_a_command_that_exists() -> None:
+    from retold.cli.lazy import LazyGroup
+    from retold.cli.main import RETOLD
+
+    for title in SECTIONS:
+        at: Any = RETOLD
+        for word in title.split()[1:]:
+            assert isinstance(at, LazyGroup)
+            at = at.table[word]

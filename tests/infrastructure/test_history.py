@@ -1,0 +1,159 @@
+"""The past, folded again: what the log said at a position, and what had happened by a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from retold.domain import events as e
+from retold.domain.errors import BadUsage
+from retold.infrastructure import history
+from retold.infrastructure.history import CACHE, state_at
+from retold.infrastructure.home import EVENTS
+from retold.infrastructure.log import Log
+from retold.infrastructure.when import Point
+from retold.projections.transcripts import Transcripts
+from retold.tests.histories import draft
+from retold.tests.infrastructure.filled import execute
+
+NOON_US = 1_778_000_000_000_000
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def log(home: Path) -> Iterator[Log]:
+    """s1 begins at noon; what it says at one comes into the log after what it says at two."""
+    home.mkdir(mode=0o700)
+    with closing(Log(home / EVENTS)) as opened:
+        for version, payload, hours in (
+            (1, e.SessionCreated("cli"), 0),
+            (2, e.MessageAppended("user", "at two"), 2),
+            (3, e.MessageAppended("user", "at one"), 1),
+            (4, e.SessionTitled("plan"), 3),
+        ):
+            opened.append([draft("session:s1", version, payload, NOON_US + hours * HOUR_US)])
+        opened.append([draft("session:s2", 1, e.SessionCreated("cli"), NOON_US + 9 * HOUR_US)])
+        yield opened
+
+
+def told(log: Log, point: Point) -> tuple[list[str], list[tuple[str, str | None]]]:
+    """The messages, and the sessions with their titles, as of `point`."""
+    with closing(state_at(log, log.path.parent, point)) as db:
+        messages = [str(row[0]) for row in db.execute("SELECT content FROM messages ORDER BY id")]
+        sessions = [(str(row[0]), row[1]) for row in db.execute("SELECT id, title FROM sessions ORDER BY id")]
+    return messages, sessions  # type: ignore[return-value]  # a title is text
+
+
+def by(hours: float) -> Point:
+    return Point(at_us=NOON_US + round(hours * HOUR_US))
+
+
+def test_a_position_gives_what_this_log_said_then(log: Log) -> None:
+    assert told(log, Point(position=0)) == ([], [])
+    assert told(log, Point(position=2)) == (["at two"], [("s1", None)])
+    assert told(log, Point(position=5)) == (["at two", "at one"], [("s1", "plan"), ("s2", None)])
+
+
+def test_a_position_that_the_log_has_not_reached_is_refused(log: Log) -> None:
+    with pytest.raises(BadUsage, match="ends at #5; there is no #6 yet"):
+        state_at(log, log.path.parent, Point(position=6))
+
+
+def test_a_time_gives_what_had_happened_by_it_and_each_streams_first_event(log: Log) -> None:
+    both = [("s1", None), ("s2", None)]
+
+    assert told(log, by(0.5)) == ([], both)  # s2 is to come, and yet a stream without its first is none
+    assert told(log, by(1)) == (["at one"], both)
+    assert told(log, by(2.5)) == (["at two", "at one"], both)  # in the order of the log
+    assert told(log, by(3)) == (["at two", "at one"], [("s1", "plan"), ("s2", None)])
+
+
+def test_a_time_is_as_it_is_known_at_the_head(log: Log) -> None:
+    assert told(log, by(1.5))[0] == ["at one"]
+    log.append([draft("session:s1", 5, e.MessageAppended("user", "at noon, known late"), NOON_US)])
+
+    assert told(log, by(1.5))[0] == ["at one", "at noon, known late"]
+    assert told(log, Point(position=5))[0] == ["at two", "at one"]
+
+
+def test_what_is_asked_again_comes_from_the_cache(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [told(log, Point(position=3)), told(log, by(1))]
+    monkeypatch.setattr(history, "_fold", None)
+
+    assert [told(log, Point(position=3)), told(log, by(1))] == first
+
+
+def test_a_fold_of_another_version_is_not_taken_from_the_cache(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(log, Point(position=3))
+    kept = set((log.path.parent / CACHE).iterdir())
+    monkeypatch.setattr(Transcripts, "version", Transcripts.version + 1)
+    told(log, Point(position=3))
+
+    assert len(set((log.path.parent / CACHE).iterdir()) - kept) == 1
+
+
+def test_a_restored_log_does_not_take_anothers_past_from_the_cache(log: Log, tmp_path: Path) -> None:
+    home = log.path.parent
+    backup = tmp_path / "backup.db"
+    execute(log.path, "VACUUM INTO ?", (str(backup),))
+    log.append([draft("session:s1", 5, e.MessageAppended("user", "lost"), NOON_US)])
+    assert told(log, Point(position=6))[0][-1] == "lost"
+    assert told(log, by(1))[0] == ["at one", "lost"]
+    log.close()
+    for name in (EVENTS, f"{EVENTS}-wal", f"{EVENTS}-shm"):
+        (home / name).unlink(missing_ok=True)
+    backup.rename(home / EVENTS)
+    with closing(Log(home / EVENTS)) as restored:
+        restored.append([draft("session:s1", 5, e.MessageAppended("user", "another"), NOON_US)])
+
+        assert told(restored, Point(position=6))[0][-1] == "another"
+        assert told(restored, by(1))[0] == ["at one", "another"]
+
+
+def test_a_torn_file_in_the_cache_is_folded_again(log: Log) -> None:
+    expected = told(log, Point(position=3))
+    [cached] = (log.path.parent / CACHE).iterdir()
+    for content in (b"", b"SQLite format 3\0torn", b"no database" * 1000):
+        cached.write_bytes(content)
+
+        assert told(log, Point(position=3)) == expected
+
+
+def test_the_cache_keeps_the_states_used_last(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "KEEP", 2)
+    for position in (1, 2, 3):
+        told(log, Point(position=position))
+        for age, path in enumerate(sorted((log.path.parent / CACHE).iterdir(), reverse=True)):
+            os.utime(path, (1_000 - age, 1_000 - age))
+    kept = {path.name.split("-")[1] for path in (log.path.parent / CACHE).iterdir()}
+
+    assert len(kept) == 2
+    assert "3" in kept
+
+
+def test_a_home_that_cannot_be_written_is_told_from_memory(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert told(log, Point(position=2)) == (["at two"], [("s1", None)])
+    assert not (log.path.parent / CACHE).exists()
+
+
+def test_a_state_of_the_past_cannot_be_written_to(log: Log) -> None:
+    with (
+        closing(state_at(log, log.path.parent, Point(position=3))) as db,
+        pytest.raises(apsw.ReadOnlyError),
+    ):
+        db.execute("DELETE FROM messages")
+
+
+def test_damage_in_the_log_hides_only_itself(log: Log) -> None:
+    execute(log.path, "UPDATE events SET payload = x'c1' WHERE position = 2")
+
+    assert told(log, Point(position=5)) == (["at one"], [("s1", "plan"), ("s2", None)])

@@ -1,0 +1,176 @@
+"""Several processes and threads decide at once: one wins, the others decide again or are told who won."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from retold.infrastructure.engine import open_home
+from retold.infrastructure.verify import verify
+from retold.tests.infrastructure.processes import run_together
+
+K = "agent:main:telegram:dm:1001"
+
+
+def test_of_processes_that_want_one_title_one_gets_it(home: Path) -> None:
+    with open_home(home) as engine:
+        for number in range(4):
+            engine.create_session("cli", session_id=f"s{number}")
+        codes = [
+            f"""
+            for round in range(5):
+                try:
+                    engine.title_session("s{number}", f"plan {{round}}")
+                except RetoldError as refused:
+                    print("refused", refused.kind, refused.holder)
+                else:
+                    print("won")
+            """
+            for number in range(4)
+        ]
+        answers = run_together(home, codes)
+        holders = [engine.claim(f"plan {number}").holder for number in range(5)]
+
+    words = [word for answer in answers for word in answer]
+    assert words.count("won") + words.count("refused") == 20
+    assert words.count("title_taken") == words.count("refused")
+    # A winner gives up the title before: in each round somebody won, and nobody else at the same time.
+    assert words.count("won") >= 5
+    assert holders[-1] is not None
+    with open_home(home) as engine:
+        titled = (
+            engine.state.reader().execute("SELECT title FROM sessions WHERE title IS NOT NULL").fetchall()
+        )
+        assert len(set(titled)) == len(titled)
+
+
+def test_processes_that_create_sessions_of_one_title_make_one_of_them(home: Path) -> None:
+    open_home(home).close()
+    code = """
+        try:
+            engine.create_session("cli", title="the plan")
+        except RetoldError as refused:
+            print(refused.kind)
+        else:
+            print("won")
+    """
+    answers = run_together(home, [code] * 4)
+
+    assert sorted(word for answer in answers for word in answer) == ["title_taken"] * 3 + ["won"]
+
+
+def test_processes_that_move_one_route_leave_one_unbroken_history(home: Path) -> None:
+    open_home(home).close()
+    code = """
+        for number in range(10):
+            engine.create_session("telegram", key="agent:main:telegram:dm:1001", cause="reset")
+    """
+    run_together(home, [code] * 3)
+    with open_home(home) as engine:
+        engine.projector.catch_up()
+        moves = engine.state.reader().execute(
+            "SELECT previous, session_id FROM route_history ORDER BY position"
+        )
+        history = [tuple(row) for row in moves]
+        unended = engine.state.reader().execute("SELECT id FROM sessions WHERE NOT hard_end").fetchall()
+
+        assert len(history) == 30
+        assert [previous for previous, _ in history] == [None, *(led for _, led in history[:-1])]
+        assert unended == [(engine.route_of(K),)] == [(history[-1][1],)]
+
+
+def test_processes_that_compress_one_session_make_one_continuation(home: Path) -> None:
+    with open_home(home) as engine:
+        engine.create_session("telegram", session_id="s1", key=K, title="plan")
+    code = """
+        try:
+            print("won", engine.compress_session("s1", "what was said").session_id)
+        except RetoldError as refused:
+            print(refused.kind, refused.successor)
+    """
+    answers = run_together(home, [code] * 4)
+    kinds = sorted(kind for kind, _ in answers)
+
+    assert kinds == ["session_over"] * 3 + ["won"]
+    assert len({child for _, child in answers}) == 1
+
+
+def test_processes_that_append_to_one_session_lose_nothing(home: Path) -> None:
+    with open_home(home) as engine:
+        engine.create_session("cli", session_id="s1")
+    code = """
+        for number in range(30):
+            print(engine.append_message("s1", "user", f"message {number}").position)
+    """
+    answers = run_together(home, [code] * 4)
+    positions = [int(each) for answer in answers for each in answer]
+
+    assert sorted(positions) == list(range(2, 122))
+    with open_home(home) as engine:
+        assert [event.version for event in engine.event_log.stream_events("session:s1")] == list(
+            range(1, 122)
+        )
+
+
+def test_threads_that_append_to_one_session_lose_nothing(home: Path) -> None:
+    with open_home(home, synchronous="NORMAL") as engine:
+        engine.create_session("cli", session_id="s1")
+        positions: list[int] = []
+
+        def write() -> None:
+            saved = [engine.append_message("s1", "user", f"message {number}") for number in range(10)]
+            positions.extend(each.position for each in saved)
+
+        threads = [threading.Thread(target=write) for _ in range(16)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+        assert sorted(positions) == list(range(2, 162))
+
+
+def test_g9_64_threads_first_open_a_new_home_and_write_into_it(home: Path) -> None:
+    failed: list[BaseException] = []
+    barrier = threading.Barrier(64)
+
+    def first() -> None:
+        try:
+            barrier.wait()
+            with open_home(home) as engine:
+                engine.create_session("cli")
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the test must tell
+            failed.append(error)
+
+    threads = [threading.Thread(target=first) for _ in range(64)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert failed == []
+    with open_home(home) as engine:
+        assert engine.head().position == 64
+        assert engine.projector.catch_up().position == 64
+
+
+@pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])
+def test_what_races_left_behind_is_a_sound_log(home: Path, synchronous: str) -> None:
+    code = f"""
+        with open_home(engine.home, synchronous="{synchronous}") as other:
+            for number in range(10):
+                made = other.create_session("telegram", key=f"K{{number % 3}}", cause="reset")
+                try:
+                    engine.append_message(made.session_id, "user", f"message {{number}}")
+                except RetoldError as refused:
+                    assert refused.kind == "session_over", refused  # the other process reset that chat
+    """
+    run_together(home, [code] * 2)
+    with open_home(home) as engine:
+        events = engine.event_log.read()
+
+        assert [event.position for event in events] == list(range(1, len(events) + 1))
+    found = verify(home)
+    assert (found.exit_code, found.problems) == (0, [])
