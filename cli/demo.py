@@ -15,11 +15,7 @@ from pathlib import Path
 
 import click
 
-KEY = "agent:main:telegram:dm:1001"
 WIDTH = 80
-DAY_US = 86_400_000_000
-BEGAN_US = 1_777_881_600_000_000
-"""4 May 2026, 08:00 UTC."""
 
 GATEWAY = "retold.cli.demo_gateway"
 
@@ -55,7 +51,7 @@ def _home(keep: str | None) -> Iterator[Path]:
 
 def play(home: Path) -> int:
     """Let a gateway of the old kind write the chat, kill it, and restart it; the messages it got stored."""
-    gateway = subprocess.Popen(
+    gateway = subprocess.Popen(  # noqa: S603 # this program itself
         [sys.executable, "-m", GATEWAY, str(home)], stdout=subprocess.PIPE, text=True, env=_child_env()
     )
     assert gateway.stdout is not None  # for the type checker: it is a pipe
@@ -108,6 +104,7 @@ def _folded(line: str) -> list[str]:
 def _row_store(home: Path) -> tuple[str, int]:
     """Ask the rows, as a store of rows would: they say what is, and not why. Also counts messages."""
     from ..infrastructure.reading import reading
+    from .demo_gateway import KEY
 
     with reading(home) as view:
         title, session_id = view.db.execute(

@@ -7,8 +7,11 @@ import time
 from pathlib import Path
 
 from ..infrastructure.engine import SessionEngine
-from .demo import BEGAN_US, DAY_US, KEY
 
+KEY = "agent:main:telegram:dm:1001"
+DAY_US = 86_400_000_000
+BEGAN_US = 1_777_881_600_000_000
+"""4 May 2026, 08:00 UTC."""
 CHAT = {"chat_id": "1001", "chat_type": "dm", "user_id": "501", "display_name": "chat 1001"}
 BOAT = "20260504_080000_b33d43d5"
 KITCHEN = "20260507_081000_325c9788"

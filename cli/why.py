@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..domain.audit import Finding
     from ..domain.chats import Candidate
     from ..infrastructure.reading import View
-    from .why_answer import Answer
+    from .chats.answer import Answer
 
 
 @click.command()
@@ -30,7 +30,7 @@ def why(chat: str, home: Path, at: str | None, as_json: bool) -> int:
     Exits 1 where something is wrong with the chat.
     """
     from ..infrastructure.reading import reading
-    from .why_answer import answer_for
+    from .chats.answer import answer_for
 
     with reading(home, at) as view:
         answer = answer_for(view, chat)
@@ -38,7 +38,7 @@ def why(chat: str, home: Path, at: str | None, as_json: bool) -> int:
         if as_json:
             emit_json(_why_json(answer))
         else:
-            from .why_text import lines
+            from .chats.text import lines
 
             click.echo("\n".join(lines(view, answer)))
     return 1 if answer.findings else 0
@@ -65,14 +65,14 @@ def audit(home: Path, at: str | None, as_json: bool) -> int:
         if as_json:
             emit_json({"findings": [finding_json(each) for each in findings], "chats": chats})
         else:
-            from .audit_text import lines
+            from .chats.audit_text import lines
 
             click.echo("\n".join(lines(known, findings, chats, now_us=view.now_us)))
     return 1 if findings else 0
 
 
 def _why_json(answer: Answer) -> dict[str, Any]:
-    from .why_timeline import named
+    from .chats.timeline import named
 
     route = answer.route
     decision = None

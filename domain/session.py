@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from . import events as e
@@ -159,11 +161,11 @@ def created(
     if is_blank(source):
         raise RuleBroken("a session needs a source", hint="cli, telegram, …")
     clean, _ = _scrubbed({"source": source, "session_key": key, "parent_session_id": parent, **identity})
-    return e.SessionCreated(**clean, parent_kind=(parent_kind or "child") if parent else None)  # type: ignore[arg-type]  # texts by name; the source is one
+    return e.SessionCreated(**clean, parent_kind=(parent_kind or "child") if parent else None)
 
 
-def _scrubbed(texts: dict[str, str | None]) -> tuple[dict[str, str | None], bool]:
-    clean: dict[str, str | None] = {}
+def _scrubbed(texts: dict[str, str | None]) -> tuple[dict[str, Any], bool]:
+    clean: dict[str, Any] = {}
     any_scrubbed = False
     for name, text in texts.items():
         if text is None:

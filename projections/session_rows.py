@@ -95,6 +95,8 @@ _DEFAULTS: dict[str, Any] = {
     name: 0 for name, kind in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items() if "DEFAULT 0" in kind
 }
 
+_SAID = frozenset({"version", "last_message_position", "message_count", "tool_call_count", "last_active_us"})
+
 
 class SessionRow:
     """One row, with the names of what changed."""
@@ -116,6 +118,12 @@ class SessionRow:
             self.values[column] = value
             self.dirty.add(column)
             self.unsettled = self.unsettled or type(value) not in _KINDS[column]
+
+    def said(self) -> dict[str, Any]:
+        """The values, for a message to change those that messages change (`_SAID`), all of them counts,
+        positions and times of ours: most of what is folded, so no column is looked at one by one."""
+        self.dirty |= _SAID
+        return self.values
 
 
 class SessionRows:

@@ -186,7 +186,8 @@ class _Batch:
                 self.edit(row, payload)
             case e.MessagesRewound():
                 self.show(row, payload.messages, "rewound")
-                row["rewind_count"] += 1
+                if event.source_ref is None:  # a source counts its own rewinds, and says so
+                    row["rewind_count"] += 1
             case e.MessagesRestored():
                 self.show(row, payload.messages, "live")
             case e.MessagesCompacted():
@@ -276,17 +277,20 @@ class _Batch:
         row = self.rows.get(session_id)
         if row is None:
             return
-        row["version"] = event.version
-        row["last_message_position"] = position
+        values = row.said()
+        values["version"] = event.version
+        values["last_message_position"] = position
         if active:
-            row["message_count"] += 1
+            values["message_count"] += 1
             if m.tool_calls:
-                row["tool_call_count"] += count_calls(m.tool_calls)
-        if m.role in ("user", "assistant"):
-            at_us = min(event.at_us, event.recorded_at_us)
-            if row["last_active_us"] is None or at_us > row["last_active_us"]:
-                row["last_active_us"] = at_us
-        if m.role == "user" and row["preview"] is None and m.visibility != "rewound":
+                values["tool_call_count"] += count_calls(m.tool_calls)
+        if m.role == "user" or m.role == "assistant":
+            at_us, before = event.at_us, values["last_active_us"]
+            if at_us > event.recorded_at_us:
+                at_us = event.recorded_at_us
+            if before is None or at_us > before:
+                values["last_active_us"] = at_us
+        if m.role == "user" and values["preview"] is None and m.visibility != "rewound":
             preview = preview_of(m.content)
             if preview is not None:
                 row["preview"] = preview

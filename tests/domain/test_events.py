@@ -20,7 +20,7 @@ NESTED = (e.RouteCandidate, e.ErasedMark, e.Odd)
 BY_TOPIC = {payload.topic: payload for payload in GOLDEN}
 
 
-def name_of(cls: type[msgspec.Struct]) -> str:
+def name_of(cls: Any) -> str:
     return str(getattr(cls, "topic", cls.__name__))
 
 

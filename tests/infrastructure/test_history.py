@@ -46,7 +46,7 @@ def told(log: Log, point: Point) -> tuple[list[str], list[tuple[str, str | None]
     with closing(state_at(log, log.path.parent, point)) as db:
         messages = [str(row[0]) for row in db.execute("SELECT content FROM messages ORDER BY id")]
         sessions = [(str(row[0]), row[1]) for row in db.execute("SELECT id, title FROM sessions ORDER BY id")]
-    return messages, sessions  # type: ignore[return-value]  # a title is text
+    return messages, sessions
 
 
 def by(hours: float) -> Point:

@@ -79,7 +79,7 @@ def settled(projector: Projector) -> Connection:
     db = projector.state.reader()
 
     assert (lag.events, lag.detached) == (0, {}), lag.detached
-    assert db.execute("SELECT stale FROM search_state").fetchone()[0] is None
+    assert db.execute("SELECT stale FROM search_state").fetchall() == [(None,)]
     return db
 
 

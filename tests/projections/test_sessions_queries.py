@@ -427,9 +427,9 @@ def test_the_tail_and_the_head_of_a_session_of_300_000_messages_open_at_once(hom
                 for _ in range(10_000):
                     h.say("long", "again and again", at_us=T0_US)
 
+    found: list[Message] = []
     with told(home, tell) as db:
         took_ms: dict[str, float] = {}
-        found: list[Message] = []
         for name, window in (("last", {"last": 100}), ("first", {"first": 50})):
             began = time.thread_time()
             found = list(messages(db, "long", **window))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..domain import events as e
-from ..domain.events import Recorded
-from ..infrastructure.reading import View
-from ..infrastructure.streams import source_stream
-from ..projections.world import count_messages
-from .output import plural
-from .why_answer import Answer
+from ...domain import events as e
+from ...domain.events import Recorded
+from ...infrastructure.reading import View
+from ...infrastructure.streams import source_stream
+from ...projections.world import count_messages
+from ..output import plural
+from .answer import Answer
 
 _SHOWN = 5
 

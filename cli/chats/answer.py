@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..domain.audit import Finding, audit, explain
-from ..domain.chats import Candidate, Chats
-from ..domain.errors import NoSuchChat
-from ..domain.facts import RouteFacts, SessionFacts, World, keyless_by_nature
-from ..infrastructure.reading import View
-from ..projections.chat_names import find_chat
-from ..projections.world import chat_sources, world
-from .why_timeline import Told, tell
+from ...domain.audit import Finding, audit, explain
+from ...domain.chats import Candidate, Chats
+from ...domain.errors import NoSuchChat
+from ...domain.facts import RouteFacts, SessionFacts, World, keyless_by_nature
+from ...infrastructure.reading import View
+from ...projections.chat_names import find_chat
+from ...projections.world import chat_sources, world
+from .timeline import Told, tell
 
 
 class Answer(Struct, frozen=True, kw_only=True):

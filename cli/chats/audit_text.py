@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..domain.audit import Finding
-from ..domain.facts import World
-from ..domain.keys import describe
-from .output import cell_width, plural, visible
-from .paragraphs import ranges, short, text_width, wrap
+from ...domain.audit import Finding
+from ...domain.facts import World
+from ...domain.keys import describe
+from ..output import cell_width, plural, visible
+from ..paragraphs import ranges, short, text_width, wrap
 from .verdicts import headline, verdict
 
 

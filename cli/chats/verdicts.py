@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..domain.audit import Finding
-from ..domain.facts import World
-from .paragraphs import day, day_and_clock
+from ...domain.audit import Finding
+from ...domain.facts import World
+from ..paragraphs import day, day_and_clock
 
 
 def headline(kind: str) -> str:

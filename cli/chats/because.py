@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..domain import events as e
-from ..domain.facts import RouteFacts
-from .paragraphs import day_and_clock
-from .why_answer import Answer
+from ...domain import events as e
+from ...domain.facts import RouteFacts
+from ..paragraphs import day_and_clock
+from .answer import Answer
 
 _SAID = {
     "first_message": "the chat's first message began it",

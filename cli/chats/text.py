@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from ..domain.audit import Finding
-from ..domain.chats import Candidate
-from ..domain.ends import SWITCH, is_compression
-from ..domain.keys import describe
-from ..infrastructure.reading import View
-from .output import cell_width, plural, visible
-from .paragraphs import day, day_and_clock, hanging, ranges, short, text_width, wrap
+from ...domain.audit import Finding
+from ...domain.chats import Candidate
+from ...domain.ends import SWITCH, is_compression
+from ...domain.keys import describe
+from ...infrastructure.reading import View
+from ..output import cell_width, plural, visible
+from ..paragraphs import day, day_and_clock, hanging, ranges, short, text_width, wrap
+from .answer import Answer
+from .because import because
+from .lost import lost
+from .timeline import Moment, named
 from .verdicts import verdict
-from .why_answer import Answer
-from .why_because import because
-from .why_lost import lost
-from .why_timeline import Moment, named
 
 _INDENT = 13
 _WIDER = 15

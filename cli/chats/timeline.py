@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..domain import events as e
-from ..domain.audit import Finding
-from ..domain.ends import SWITCH, is_hard
-from ..domain.events import Recorded, session_stream
-from ..domain.facts import RouteFacts, SessionFacts, World
-from ..infrastructure.reading import View
-from ..infrastructure.streams import route_stream
-from ..projections.world import message_at
-from .paragraphs import clock, same_day
+from ...domain import events as e
+from ...domain.audit import Finding
+from ...domain.ends import SWITCH, is_hard
+from ...domain.events import Recorded, session_stream
+from ...domain.facts import RouteFacts, SessionFacts, World
+from ...infrastructure.reading import View
+from ...infrastructure.streams import route_stream
+from ...projections.world import message_at
+from ..paragraphs import clock, same_day
 
 _SECOND_US = 1_000_000
 _QUARTER_US = 15 * 60 * _SECOND_US
