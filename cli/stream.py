@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -99,6 +98,8 @@ def is_terminal() -> bool:
 
 def terminal_width() -> int:
     """Cells in a line of the terminal."""
+    import shutil  # brings every compressor with it
+
     return max(40, shutil.get_terminal_size().columns)
 
 

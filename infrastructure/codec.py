@@ -89,9 +89,7 @@ def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | 
             return UnknownEvent(topic)
         decoder = _decoders[topic] = msgspec.msgpack.Decoder(known)
     try:
-        if stored[:4] == _MAGIC:
-            stored = _zstd().decompress(stored)
-        payload: Payload = decoder.decode(stored)
+        payload: Payload = decoder.decode(unpack(stored))
     except (msgspec.MsgspecError, _zstd().ZstdError, ValueError, RecursionError) as error:
         raise LogDamaged(
             f"event #{position} ({topic}) cannot be decoded: {error}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..domain.text import scrub
 from .search_text import plain_text
 
 PREVIEW_CHARS = 60
@@ -23,6 +24,7 @@ def preview_of(content: str | None) -> str | None:
         return None
     # Four times the width is room enough for white space that folds away.
     text = _BLANKS.sub(" ", plain_text(content)[: PREVIEW_CHARS * 4]).strip()
+    text = scrub(text)[0]  # JSON escapes may spell a lone surrogate that no row could hold
     if not text:
         return None
     return text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS].rstrip() + "…"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from .base import Connection
 from .search_text import indexed_text
 
@@ -105,13 +108,28 @@ class SearchIndex:
         how = "delete-all" if self._stale else "optimize"
         self._db.execute(f"INSERT INTO {self._table} ({self._table}) VALUES ('{how}')")
 
+    def begin_bulk(self) -> None:
+        """A rebuild begins: leave the pieces that each transaction writes as they are."""
+        self._configure(automerge=0, crisismerge=1_000_000)
+
+    def end_bulk(self) -> None:
+        """A rebuild has filled the index: make one piece of it, merging the text once and not at every
+        level of a tree (tests/bench: a fifth of the index's time), and go on as FTS5 does by itself."""
+        self._configure(automerge=4, crisismerge=16)
+        self._guarded(f"INSERT INTO {self._table} ({self._table}) VALUES (?)", [("optimize",)])
+
+    def _configure(self, **options: int) -> None:
+        self._guarded(
+            f"INSERT INTO {self._table} ({self._table}, rank) VALUES (?, ?)", list(options.items())
+        )
+
     def _delete(self, message: int, text: str) -> None:
         self._guarded(
             f"INSERT INTO {self._table} ({self._table}, rowid, text) VALUES ('delete', ?, ?)",
             [(message, text)],
         )
 
-    def _guarded(self, sql: str, rows: list[tuple[int, str]]) -> None:
+    def _guarded(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if self._stale or not rows:
             return
         self._db.execute("SAVEPOINT search_index")

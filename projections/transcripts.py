@@ -115,6 +115,14 @@ class Transcripts(Projection):
         """Make the tables, empty, with the index's watermark at 0."""
         super().create(db)
         db.execute(f"INSERT INTO {self.t('search_state')} VALUES (1, 0, NULL)")
+        if self.prefix:
+            SearchIndex(db, self.prefix).begin_bulk()
+
+    def create_indexes(self, db: Connection, generation: int) -> None:
+        """Make the indexes; of the search index that a rebuild filled, one piece."""
+        if self.prefix:  # first, so that the indexes take the pages which that sets free
+            SearchIndex(db, self.prefix).end_bulk()
+        super().create_indexes(db, generation)
 
     def ordered(self) -> dict[str, str]:
         """Whole content in a fixed order; the index by its rows' token counts."""

@@ -37,9 +37,7 @@ def paragraphs() -> list[str]:
     """The Python documentation that every CPython ships, by paragraph."""
     from pydoc_data.topics import topics
 
-    return [
-        each.strip() for text in topics.values() for each in text.split("\n\n") if len(each.strip()) > 20
-    ]
+    return [each.strip() for text in topics.values() for each in text.split("\n\n") if len(each.strip()) > 20]
 
 
 class Speech:
@@ -109,7 +107,12 @@ def sessions(count: int, total: int, speech: Speech, seed: int) -> Iterator[tupl
         source = draw.choice(SOURCES)
         at_s = START_S + number * 600.0
         session = f"20260504_080000_{number:08x}"
-        row: dict[str, Any] = {"id": session, "source": source, "started_at": at_s, "model": MODELS[number % 3]}
+        row: dict[str, Any] = {
+            "id": session,
+            "source": source,
+            "started_at": at_s,
+            "model": MODELS[number % 3],
+        }
         if number % 2:
             row["title"] = f"topic {number}"
         if source in CHATS:
@@ -143,7 +146,9 @@ def fill(db: sqlite3.Connection, count: int, total: int, speech: Speech, seed: i
     insert = f"INSERT INTO messages ({', '.join(MESSAGE)}) VALUES ({', '.join('?' * len(MESSAGE))})"
     waiting: list[tuple[Any, ...]] = []
     for row, said in sessions(count, total, speech, seed):
-        db.execute(f"INSERT INTO sessions ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()])
+        db.execute(
+            f"INSERT INTO sessions ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", [*row.values()]
+        )
         if "session_key" in row:
             _route(db, row)
         waiting += (tuple(map(each.get, MESSAGE)) for each in said)

@@ -94,14 +94,12 @@ class Story:
         self, session_id: str, kind: type[Any], picks: list[int], rest: tuple[Any, ...], ref: bool
     ) -> None:
         """An event that names messages, mostly of the session itself."""
-        for message in self.chosen(picks)[:1] if kind is e.MessageEdited else [self.chosen(picks)]:
-            self.append(self._of(message, session_id), kind(message, *rest), ref=ref)
-
-    def _of(self, message: Any, session_id: str) -> str:
-        first = message[0] if isinstance(message, list) and message else message
-        if isinstance(first, int) and first <= self.log.head().position:
-            return self.log.read(first - 1, limit=1)[0].stream
-        return self.session(session_id)
+        chosen = self.chosen(picks)
+        named: Any = chosen[0] if kind is e.MessageEdited else chosen
+        stream = self.session(session_id)
+        if chosen[0] <= self.log.head().position:
+            stream = self.log.read(chosen[0] - 1, limit=1)[0].stream
+        self.append(stream, kind(named, *rest), ref=ref)
 
     def source_row(
         self, session_id: str, payload: e.SourceRowChanged | e.SourceRowGone, picks: list[int]

@@ -491,8 +491,9 @@ def test_counts_hold_every_source_archived_sessions_children_and_undone_messages
 
 @pytest.mark.slow
 def test_counts_of_15_000_sessions_and_240_000_messages_take_less_than_50_ms(home: Path) -> None:
+    found: list[SourceCount] = []
+    took_ms: list[float] = []
     with told(home, lambda h: many_sessions(h, 15_000, 16, texts=("yes", "no"))) as db:
-        took_ms = []
         for _ in range(5):
             began = time.thread_time()
             found = counts(db)
