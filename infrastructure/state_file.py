@@ -213,7 +213,7 @@ class StateFile:
                 connection = connect(self.path, flags=READ_WRITE)
                 connection.pragma("synchronous", "NORMAL")
                 connection.pragma("secure_delete", 1)
-                # Temporary files stay files: dropping a table of a million rows keeps 300 MB of it in one.
+                # temp_store stays at files: in memory, dropping a table of a million rows takes 300 MB.
                 connection.pragma("cache_size", -65536)
             self._writer = connection
         return self._writer
