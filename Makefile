@@ -38,8 +38,20 @@ check: $(VENV)/.installed-dev
 readme: $(VENV)/.installed
 	@$(BIN)/python -m retold.tests.readme
 
-bench: $(VENV)/.installed-dev
-	@echo "== bench"; $(BIN)/python -m pytest -q -o python_files='bench_*.py' tests/bench
+# Python of an environment with hermes-agent; another may be named: make bench RETOLD_PEER=/path/to/python
+RETOLD_PEER ?= .peer/bin/python
+
+bench: $(VENV)/.installed-dev $(RETOLD_PEER)
+	@echo "== bench (some ten minutes and gigabytes)"
+	@RETOLD_PEER="$(RETOLD_PEER)" RETOLD_BENCH_KEEP=1 \
+		$(BIN)/python -m pytest -q -o python_files='bench_*.py' tests/bench
+
+.peer/bin/python: tests/bench/peer-requirements.txt
+	@echo "== making .peer, the environment of what Retold is measured against"
+	@"$(PYTHON)" -m venv .peer
+	@.peer/bin/python -m pip --disable-pip-version-check install -qq -r tests/bench/peer-requirements.txt \
+		|| { rm -rf .peer; exit 1; }
+	@touch $@
 
 kills: $(VENV)/.installed-dev
 	@echo "== kills"; $(BIN)/python -m pytest -q -m soak tests
@@ -61,5 +73,5 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .peer .benchmarks build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

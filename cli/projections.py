@@ -82,7 +82,9 @@ def _size(count: int) -> str:
 @home_option
 @json_option
 def rebuild(names: tuple[str, ...], home: Path, as_json: bool) -> int:
-    """Tell projections again from the log; all of them where none is named.
+    """Tell projections again from the log.
+
+    All of them where none is named.
 
     Others go on reading and writing meanwhile. Says whether what is told now is equal to what was
     there, or what differed; either way it is right afterwards, and the exit code is 0. Killed half

@@ -54,8 +54,7 @@ def repair_routing(
     from ..projections.world import count_messages, world
 
     with reading(home, at) as view:
-        until_us = None if view.point is None else view.point.at_us
-        known = world(view.db, gap_seconds=max_gap_seconds, until_us=until_us)
+        known = world(view.db, gap_seconds=max_gap_seconds)
         records = repair_records(known)
         by_nature = Counter(each.source for each in records if keyless_by_nature(known, each.source))
         shown = [

@@ -58,7 +58,7 @@ def audit(home: Path, at: str | None, as_json: bool) -> int:
     from ..projections.world import world
 
     with reading(home, at) as view:
-        known = world(view.db, until_us=None if view.point is None else view.point.at_us)
+        known = world(view.db)
         findings = audit_world(known)
         chats = len({*known.routes, *known.by_key})
         _remark(view)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ..domain.errors import BadConfig
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 NAME = "config.yaml"
 
@@ -40,7 +40,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def zone(self) -> tzinfo | None:
         """The zone of `timezone`, or None for the machine's own."""
-        return None if self.timezone is None else ZoneInfo(self.timezone)
+        if self.timezone is None:
+            return None
+        from zoneinfo import ZoneInfo
+
+        return ZoneInfo(self.timezone)
 
 
 def load_config(home: Path) -> Config:
@@ -56,7 +60,10 @@ def load_config(home: Path) -> Config:
         return Config()
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{path} cannot be read: {error}", hint="mend or remove the file") from error
-    import yaml  # only homes with a file pay for it: start-up is imports
+    # Only homes with a file pay for these: start-up is imports.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    import yaml
 
     try:
         value: Any = yaml.safe_load(text)
@@ -84,6 +91,8 @@ def load_config(home: Path) -> Config:
 
 def _line(text: str, problem: str) -> str:
     """`, line N` for the key that a message of msgspec's names, if it stands in the text."""
+    import re
+
     names = re.findall(r"`\$?\.?([\w.]+)`", problem)
     for name in reversed(names):
         key = name.rsplit(".", 1)[-1]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import apsw
 import msgspec
@@ -23,9 +23,11 @@ from ..domain.session import Session
 from ..domain.text import scrub
 from ..domain.title_claim import TitleClaim
 from ..domain.titles import next_in_lineage
+from .config import load_config
 from .home import EVENTS, make_home
 from .log import Condition, Conflict, Draft, Head, Log
 from .log_schema import LogIdentity
+from .mirror import Mirror
 from .persistence import Factory
 from .projector import READER_WAIT_MS, Projector
 from .recorders import draft
@@ -59,32 +61,38 @@ class Decisions(Application[str]):
         "MAPPER_TOPIC": "retold.infrastructure.mapper:PayloadMapper",
     }
 
-    def __init__(self, home: Path, *, actor: str = "cli", synchronous: str = "FULL") -> None:
+    def __init__(
+        self, home: Path, *, actor: str = "cli", synchronous: Literal["FULL", "NORMAL"] | None = None
+    ) -> None:
         """Open `home`, making it where it is not there.
 
         Args:
             home: the folder; made 0700.
             actor: what kind of writer this is (cli, gateway, import, repair).
-            synchronous: FULL (durable on return) or NORMAL (a power cut may lose the last saves).
+            synchronous: FULL (durable on return) or NORMAL (a power cut may lose the last saves); by
+                default as config.yaml says, else FULL.
 
         Raises:
-            LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
+            BadConfig, LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
         """
         make_home(home)
         self.home = home
+        self.config = load_config(home)
         self._heads: dict[str, Session] = {}
         self._deciding = threading.RLock()
         super().__init__(
             env={
                 **type(self).env,
                 Factory.LOG: str(home / EVENTS),
-                Factory.SYNCHRONOUS: synchronous,
+                Factory.SYNCHRONOUS: synchronous or self.config.log.synchronous,
                 Factory.ACTOR: actor,
             }
         )
         self.event_log: Log = cast("Factory", self.factory).log
         self.state = StateFile(home)
         self.projector = Projector(self.event_log, self.state)
+        self._open: StateFile | None = self.state
+        self.mirror = Mirror(home, self.event_log, enabled=self.config.mirror.enabled)
 
     def head(self) -> Head:
         """The log's head."""
@@ -116,6 +124,8 @@ class Decisions(Application[str]):
         with as_conflict():
             recordings = self.save(*cast("Any", events), condition=condition)
         self.follow()
+        if any(each.originator_id.startswith("route:") for each in events):
+            self.mirror.moved(self.state)
         return tuple(each.notification.id for each in recordings)
 
     def follow(self) -> None:
@@ -240,8 +250,10 @@ class Decisions(Application[str]):
 
     def close(self) -> None:
         """Close every connection of the home."""
-        state: StateFile | None = getattr(self, "state", None)  # None: failed while opening
+        # The library closes once more when the object is collected; that must open nothing again.
+        state: StateFile | None = self.__dict__.pop("_open", None)
         if state is not None:
+            self.mirror.close(state)
             state.close()
         super().close()
 

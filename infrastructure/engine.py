@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -335,7 +335,10 @@ class SessionEngine(Decisions):
 
 
 def open_home(
-    path: Path | str | None = None, *, actor: str = "cli", synchronous: str = "FULL"
+    path: Path | str | None = None,
+    *,
+    actor: str = "cli",
+    synchronous: Literal["FULL", "NORMAL"] | None = None,
 ) -> SessionEngine:
     """Open the home at `path` (by default RETOLD_HOME, else ~/.retold) for reading and writing."""
     home = default_home() if path is None else Path(path).expanduser()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 
 from ..domain.errors import BadUsage, ProjectionDamaged
-from ..domain.events import Recorded
+from ..domain.events import Recorded, SessionRerouted, session_stream
 from .log import Head, Log
 from .past_damage import events_past
 from .projector import PROJECTIONS
@@ -29,7 +30,7 @@ def state_at(log: Log, home: Path, point: Point) -> apsw.Connection:
     """Every projection folded up to `point`, read-only; from the cache where it was folded before.
 
     A position gives what this log said then. A time gives, in position order, what had happened by
-    it plus each stream's first event, as it is known at the head.
+    it, plus the first event of each stream that may have begun by it, as it is known at the head.
 
     Raises:
         BadUsage: a position that the log has not reached.
@@ -121,6 +122,7 @@ def _name(log: Log, point: Point, head: Head) -> str:
 def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> None:
     projections = [each() for each in PROJECTIONS]
     upto = head.position if point.position is None else point.position
+    begun = None if point.at_us is None else _begun(log, point.at_us)
     with db:
         for each in projections:
             each.create(db)
@@ -128,7 +130,7 @@ def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> None:
         while after < upto:
             stretch = events_past(log, after, limit=BATCH, upto=upto)
             after, events = stretch.done, stretch.events
-            chosen = events if point.at_us is None else [e for e in events if _had_happened(e, point.at_us)]
+            chosen = events if begun is None else [each for each in events if begun(each)]
             for each in projections:
                 each.fold(chosen, db)
         for each in projections:
@@ -136,9 +138,35 @@ def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> None:
             each.create_indexes(db, 1)
 
 
-def _had_happened(event: Recorded, at_us: int) -> bool:
-    """By `at_us`; a stream's first event always counts, or nothing after it could be told."""
-    return event.version == 1 or event.at_us <= at_us
+def _begun(log: Log, at_us: int) -> Callable[[Recorded], bool]:
+    """Whether an event had happened by `at_us`.
+
+    A stream's first event counts as well where only "no later than" is known of it (a title or a
+    route that an import found), or where something else of its stream had happened (a clock went
+    back): without it nothing after it could be told. What is known to have begun later had not
+    begun: neither a session with a later start, nor an imported route that says it is younger or
+    that leads to such a session.
+    """
+    sql = "SELECT s.name FROM streams s WHERE EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND e.at_us {} ?)"
+    with translated(str(log.path)):
+        begun = {name for (name,) in log.reader().execute(sql.format("<="), (at_us,))}
+        later = {name for (name,) in log.reader().execute(sql.format(">"), (at_us,))} - begun
+
+    def had_happened(event: Recorded) -> bool:
+        if event.at_us <= at_us:
+            return True
+        if event.version != 1:
+            return False
+        if event.at_kind == "exact":
+            return event.stream in begun
+        match event.payload:
+            case SessionRerouted(session_id=leads_to, entry_created_us=since_us):
+                young = since_us is not None and since_us > at_us
+                return not young and session_stream(leads_to) not in later
+            case _:
+                return True
+
+    return had_happened
 
 
 def _prune(folder: Path) -> None:

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..domain.errors import NoRoom
-from .log import Log
 from .lag import READER_WAIT_MS, Lag, none_behind
+from .log import Log
 from .state_file import StateFile
 
 if TYPE_CHECKING:

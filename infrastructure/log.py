@@ -21,7 +21,7 @@ from ..domain.events import Recorded
 from . import codec
 from .clock import now_us
 from .log_schema import AT_NO_LATER, LogIdentity, ensure_log, identity, link
-from .sqlite import BUSY_TIMEOUT_MS, READ_ONLY, READ_WRITE, ThreadLocal, connect, one, translated
+from .sqlite import BUSY_TIMEOUT_MS, READ_ONLY, READ_WRITE, ThreadLocal, connect, has_wal, one, translated
 
 
 class Conflict(Exception):
@@ -104,7 +104,8 @@ class Log:
                     f"{path.parent} is no Retold home: it holds no {path.name}",
                     hint="take in a Hermes home with: retold import hermes",
                 )
-            self._immutable = not os.access(path.parent, os.W_OK)
+            # In a folder that cannot be written, a database without a WAL is read so or not at all.
+            self._immutable = not os.access(path.parent, os.W_OK) and not has_wal(path)
         else:
             ensure_log(path)
         self._readers = ThreadLocal(self._open_reader)
@@ -121,7 +122,6 @@ class Log:
     def _open_reader(self) -> apsw.Connection:
         with translated(str(self.path)):
             if self._immutable:
-                # A WAL database in a folder that cannot be written is readable in no other way.
                 connection = connect(self.path, flags=READ_ONLY, immutable="1")
             else:
                 connection = connect(self.path, flags=READ_ONLY)
@@ -150,13 +150,13 @@ class Log:
         return found.st_dev, found.st_ino
 
     def close(self) -> None:
-        """Close every connection; the last one out folds the WAL into the file."""
+        """Close every connection; the writer, last out, folds the WAL into the file."""
+        self._readers.close()
         with self._writing:
             if self._writer is not None:
                 with contextlib.suppress(apsw.Error):
                     self._writer.close()
                 self._writer = None
-        self._readers.close()
 
     # --- writing -----------------------------------------------------------------------------------
 

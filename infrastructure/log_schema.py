@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from ..domain.errors import LogDamaged, NeedsUpgrade
+from ..domain.errors import LogDamaged, NeedsUpgrade, NoRoom
 from .sqlite import CREATE, connect, one, translated
 
 APPLICATION_ID = 0x52544C44
@@ -47,7 +47,9 @@ CREATE TABLE snapshots (
     originator TEXT NOT NULL, version INTEGER NOT NULL, topic TEXT NOT NULL, state BLOB NOT NULL,
     PRIMARY KEY (originator, version)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE tracking (application_name TEXT PRIMARY KEY, notification_id INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE tracking (
+    application_name TEXT PRIMARY KEY, notification_id INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 """
 
 AT_EXACT, AT_NO_LATER, AT_UNSAID = 0, 1, 2
@@ -130,10 +132,26 @@ def ensure_log(path: Path) -> None:
         reraise=True,
     )
     with translated(str(path)), _one_at_a_time:
-        fresh = not path.exists()
-        if fresh:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if not path.exists():
+            _refuse_a_lost_log(path)
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            except OSError as error:
+                raise NoRoom(
+                    f"{path} cannot be made: {error.strerror}", hint="check the folder's permissions"
+                ) from error
         patient(_create, path)
+
+
+def _refuse_a_lost_log(path: Path) -> None:
+    """A new log beside projections that were told from another would pass the loss over in silence."""
+    state = path.with_name("state.db")
+    if not state.is_symlink() and not state.exists():
+        return
+    raise LogDamaged(
+        f"{path} is missing, and the projections beside it were told from it",
+        hint=f"restore a backup of it; to begin anew, move {state} away as well",
+    )
 
 
 def identity(connection: apsw.Connection, path: Path) -> LogIdentity:
@@ -154,4 +172,9 @@ def identity(connection: apsw.Connection, path: Path) -> LogIdentity:
                 hint="upgrade retold",
             )
         meta = dict(connection.execute("SELECT key, value FROM meta"))
-    return LogIdentity(log_id=bytes(meta["log_id"]).decode(), secret=bytes(meta["secret"]))
+    try:
+        return LogIdentity(log_id=bytes(meta["log_id"]).decode(), secret=bytes(meta["secret"]))
+    except (KeyError, TypeError, UnicodeDecodeError):
+        raise LogDamaged(
+            f"{path} has lost what names it (table meta)", hint="restore a backup of it"
+        ) from None

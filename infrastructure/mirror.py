@@ -18,6 +18,9 @@ import msgspec
 
 from ..domain.errors import NoRoom
 from ..projections.base import Connection
+from .log import Log
+from .sqlite import one
+from .state_file import StateFile
 
 DEBOUNCE_S = 0.5
 FOLDER, NAME = "sessions", "sessions.json"
@@ -51,22 +54,33 @@ def entries(db: Connection) -> dict[str, Any]:
     return found
 
 
-def write_mirror(home: Path, db: Connection, position: int) -> bool:
-    """Write the mirror as told at `position`; False where a newer one stands there.
+class Stamp(msgspec.Struct, frozen=True):
+    """Which event of which log a mirror was told from."""
+
+    position: int
+    chain: str
+
+
+def write_mirror(home: Path, db: Connection, log: Log, position: int) -> bool:
+    """Write the mirror as of the route event at `position`; False where a newer one of this log stands.
 
     Raises:
         NoRoom: the folder cannot be written.
     """
     folder = home / FOLDER
     path = folder / NAME
+    chain = log.chain_at(position)
+    if chain is None:
+        return False  # the rows are of another log, and about to be told again
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         with _locked(folder / ".lock"):
-            if position_of(path) > position:
+            found = stamp_of(path)
+            if found is not None and found.position > position and _is_of(found, log):
                 return False
+            stamp = Stamp(position, chain.hex())
             text = msgspec.json.format(
-                msgspec.json.encode({"_README": README, STAMP: {"position": position}, **entries(db)}),
-                indent=2,
+                msgspec.json.encode({"_README": README, STAMP: stamp, **entries(db)}), indent=2
             )
             temporary = folder / f".{NAME}.{os.getpid()}"
             handle = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
@@ -80,12 +94,17 @@ def write_mirror(home: Path, db: Connection, position: int) -> bool:
     return True
 
 
-def position_of(path: Path) -> int:
-    """The position that a mirror was told at; -1 for none, or for a file of another's making."""
+def stamp_of(path: Path) -> Stamp | None:
+    """What a mirror was told from; None for none, or for a file of another's making."""
     try:
-        return int(msgspec.json.decode(path.read_bytes())[STAMP]["position"])
-    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
-        return -1
+        return msgspec.convert(msgspec.json.decode(path.read_bytes())[STAMP], Stamp)
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+        return None
+
+
+def _is_of(stamp: Stamp, log: Log) -> bool:
+    """Whether this log holds that event: one restored from a backup may not."""
+    return (log.chain_at(stamp.position) or b"").hex() == stamp.chain
 
 
 def _decoded(text: str | None) -> dict[str, Any]:
@@ -98,7 +117,7 @@ def _decoded(text: str | None) -> dict[str, Any]:
 
 def _local(at_us: int) -> str:
     """As Hermes writes times there: ISO 8601, local, without an offset."""
-    return datetime.fromtimestamp(at_us / 1e6).isoformat()
+    return datetime.fromtimestamp(at_us / 1e6).isoformat()  # noqa: DTZ006 # that is their form
 
 
 @contextlib.contextmanager
@@ -112,25 +131,36 @@ def _locked(path: Path) -> Any:
 
 
 class Mirror:
-    """Keeps the mirror behind a writer: at most one write in `DEBOUNCE_S`, the last one at closing."""
+    """Keeps the mirror behind a writer: at most one write in `DEBOUNCE_S`, the last one at closing.
 
-    def __init__(self, home: Path, *, enabled: bool) -> None:
+    What cannot be written now is written with the next change, or by the next writer that closes:
+    the log never waits for its mirror.
+    """
+
+    def __init__(self, home: Path, log: Log, *, enabled: bool) -> None:
         self._home = home
+        self._log = log
         self._enabled = enabled
-        self._pending = False
         self._written_s = float("-inf")
 
-    def changed(self, db: Connection, position: int) -> None:
-        """A route moved; write now, or later if the last write was a moment ago."""
-        if self._enabled:
-            self._pending = True
-            if time.monotonic() - self._written_s >= DEBOUNCE_S:
-                self.flush(db, position)
+    def moved(self, state: StateFile) -> None:
+        """A route moved; write it now, or later if the last write was a moment ago."""
+        if time.monotonic() - self._written_s >= DEBOUNCE_S:
+            self._write(state)
 
-    def flush(self, db: Connection, position: int) -> None:
-        """Write what is pending. What cannot be written now is written with the next change."""
-        if self._pending:
-            self._pending = False
-            self._written_s = time.monotonic()
-            with contextlib.suppress(NoRoom):  # the log never waits for its mirror
-                write_mirror(self._home, db, position)
+    def close(self, state: StateFile) -> None:
+        """Write it if a route has moved since it was last written, by whomever."""
+        self._write(state)
+
+    def _write(self, state: StateFile) -> None:
+        if not self._enabled:
+            return
+        self._written_s = time.monotonic()
+        with contextlib.suppress(Exception):  # the save has happened; no mirror may make it look failed
+            db = state.reader()
+            moved_at: int | None = one(db, "SELECT max(position) FROM route_history")
+            if moved_at is None:
+                return
+            found = stamp_of(self._home / FOLDER / NAME)
+            if found is None or found.position != moved_at or not _is_of(found, self._log):
+                write_mirror(self._home, db, self._log, moved_at)

@@ -1,4 +1,4 @@
-"""The persistence module of the `eventsourcing` library: PERSISTENCE_MODULE=retold.infrastructure.persistence.
+"""The `eventsourcing` library's persistence module: PERSISTENCE_MODULE=retold.infrastructure.persistence.
 
 The environment names the file as RETOLD_LOG and how eagerly it is synced as RETOLD_SYNCHRONOUS
 (FULL, the default, or NORMAL). The library's stock mapper works here too.

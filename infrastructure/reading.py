@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import apsw
 
 from .clock import now_us
+from .config import load_config
 from .home import Home
 from .lag import Lag
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from .when import Point
 
 
@@ -48,6 +47,9 @@ class View:
             said.append(f"the answer is {self.lag.events} event(s) behind the log; another process holds it")
         for name, why in self.lag.detached.items():
             said.append(f"{name} is set aside ({why}); tell it again with: retold projections rebuild {name}")
+        for first, last in self.lag.damaged:
+            which = f"event #{first}" if first == last else f"events #{first}-{last}"
+            said.append(f"{which} cannot be read and were passed over; see: retold verify")
         for name, why in self.lag.told_again.items():
             if why != "it was not there":
                 said.append(f"{name} was told again from the log: {why}")
@@ -55,22 +57,22 @@ class View:
 
 
 @contextlib.contextmanager
-def reading(
-    home: Path, at: str | None = None, *, zone: tzinfo | None = None, settle: bool = False
-) -> Iterator[View]:
+def reading(home: Path, at: str | None = None, *, settle: bool = False) -> Iterator[View]:
     """Open `home` for a read command; folds what is missing if the lock is had within 50 ms.
 
     `settle` also lets the search index catch up, which a search needs.
 
     Raises:
-        NoSuchHome: it holds no log. BadUsage: `at` cannot be read. LogDamaged, NeedsUpgrade, …
+        NoSuchHome: it holds no log. BadUsage: `at` or the configuration cannot be read. LogDamaged,
+        NeedsUpgrade, …
     """
     now = now_us()
+    config = load_config(home)
     point = None
     if at is not None:
         from .when import parse_point
 
-        point = parse_point(at, now_us=now, zone=zone)
+        point = parse_point(at, now_us=now, zone=config.zone)
     opened = Home(home, read_only=True)
     try:
         if point is None:

@@ -106,3 +106,11 @@ def one(connection: apsw.Connection, sql: str, values: Any = ()) -> Any:
     """The first column of the first row, or None."""
     row = connection.execute(sql, values).fetchone()
     return None if row is None else row[0]
+
+
+def has_wal(path: Path) -> bool:
+    """Whether a WAL with something in it stands beside the database."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False

@@ -17,7 +17,7 @@ from pathlib import Path
 import apsw
 
 from ..domain.errors import NoRoom, ProjectionDamaged
-from .sqlite import READ_ONLY, READ_WRITE, ThreadLocal, connect, one, translated
+from .sqlite import READ_ONLY, READ_WRITE, ThreadLocal, connect, has_wal, one, translated
 
 APPLICATION_ID = 0x52544C53
 """'RTLS' in the file's header."""
@@ -191,7 +191,7 @@ class StateFile:
         """A read-only connection of the caller's own, whose memory does not grow with the file."""
         with translated(str(self.link), damaged):
             # In a folder that cannot be written, a WAL database without a WAL is read so or not at all.
-            if self.read_only and not _has_wal(self.path):
+            if self.read_only and not has_wal(self.path):
                 connection = connect(self.path, flags=READ_ONLY, immutable="1")
             else:
                 connection = connect(self.path, flags=READ_ONLY)
@@ -227,13 +227,6 @@ class StateFile:
             with contextlib.suppress(apsw.Error):
                 self._writer.close()
             self._writer = None
-
-
-def _has_wal(path: Path) -> bool:
-    wal = path.with_name(path.name + "-wal")
-    with contextlib.suppress(OSError):
-        return wal.stat().st_size > 0
-    return False
 
 
 @contextlib.contextmanager

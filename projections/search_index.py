@@ -119,9 +119,7 @@ class SearchIndex:
         self._guarded(f"INSERT INTO {self._table} ({self._table}) VALUES (?)", [("optimize",)])
 
     def _configure(self, **options: int) -> None:
-        self._guarded(
-            f"INSERT INTO {self._table} ({self._table}, rank) VALUES (?, ?)", list(options.items())
-        )
+        self._guarded(f"INSERT INTO {self._table} ({self._table}, rank) VALUES (?, ?)", list(options.items()))
 
     def _delete(self, message: int, text: str) -> None:
         self._guarded(

@@ -31,7 +31,6 @@ def world(
     *,
     gap_seconds: float = 900,
     sources: Collection[str] | None = None,
-    until_us: int | None = None,
 ) -> World:
     """The facts as the tables of `db` tell them; messages are only read where a rule asks for them.
 
@@ -39,8 +38,6 @@ def world(
         gap_seconds: how far apart a keyed session may fall quiet and a keyless one begin.
         sources: only the sessions of these; of a chat whose `chat_sources` they are, no rule says
             anything else than with all.
-        until_us: nothing of sessions that began later, nor of routes to them. A state of the past
-            holds each stream's first event, so they are in its tables.
     """
     chosen = [] if sources is None else sorted(sources)
     where = "" if sources is None else f"WHERE s.source IN ({','.join('?' * len(chosen))})"
@@ -51,14 +48,10 @@ def world(
     """
     latest: dict[str, object] = dict(db.execute(spoken, chosen))
     rows = db.execute(f"{_SESSIONS} {where}", chosen)
-    every = {row[0]: _session(row, _us(latest.get(row[0]))) for row in rows}
-    later = (
-        set() if until_us is None else {name for name, each in every.items() if each.started_us > until_us}
-    )
-    sessions = {name: each for name, each in every.items() if name not in later} if later else every
+    sessions = {row[0]: _session(row, _us(latest.get(row[0]))) for row in rows}
     return World(
         sessions=sessions,
-        routes=_routes(db, later, until_us),
+        routes=_routes(db),
         activity=MessageTimes(db, sessions),
         conflicts=_conflicts(db),
         gap_seconds=gap_seconds,
@@ -206,15 +199,11 @@ def _session(row: Sequence[Any], last_message_us: int | None) -> SessionFacts:
     )
 
 
-def _routes(db: Connection, later: set[str], until_us: int | None) -> dict[str, Sequence[RouteFacts]]:
+def _routes(db: Connection) -> dict[str, Sequence[RouteFacts]]:
     found: dict[str, list[RouteFacts]] = {}
     for key, session_id, previous, cause, position, at_us, at_kind, created_us, updated_us in db.execute(
         _ROUTES
     ):
-        # An imported entry dates from when it was made, not from when it was seen here.
-        since_us = at_us if at_kind == "exact" else created_us
-        if session_id in later or (until_us is not None and since_us is not None and since_us > until_us):
-            continue
         found.setdefault(key, []).append(
             RouteFacts(
                 key=key,

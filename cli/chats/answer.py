@@ -49,15 +49,12 @@ def answer_for(view: View, chat: str) -> Answer:
     named = find_chat(view.db, chat)
     key = named.key
     sources = chat_sources(view.db, key=key, session_id=named.session_id)
-    until_us = None if view.point is None else view.point.at_us
-    known = world(view.db, sources=sources, until_us=until_us)
-    if named.session_id is not None and named.session_id not in known.sessions:
-        raise NoSuchChat(f"session {named.session_id} had not begun by then", hint="give a later --at")
+    known = world(view.db, sources=sources)
     if key is None and named.session_id is not None:
         key = Chats(known).key_of(known.sessions[named.session_id])
         more = set() if key is None else chat_sources(view.db, key=key)
         if not more <= sources:
-            known = world(view.db, sources=sources | more, until_us=until_us)
+            known = world(view.db, sources=sources | more)
     if key is not None:
         return _of_key(view, known, key)
     if named.session_id is None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from retold.infrastructure.engine import SessionEngine
-from retold.infrastructure.mirror import position_of, write_mirror
+from retold.infrastructure.mirror import stamp_of, write_mirror
 
 KEY = "agent:main:telegram:dm:1"
 
@@ -38,10 +38,29 @@ def test_a_moved_route_moves_in_the_mirror(tmp_path: Path) -> None:
 def test_an_older_one_never_goes_over_a_newer(tmp_path: Path) -> None:
     with SessionEngine(tmp_path) as engine:
         engine.create_session("telegram", key=KEY)
-        write_mirror(tmp_path, engine.state.reader(), 1_000)
+        older = engine.head().position
+        engine.create_session("telegram", key=KEY, cause="reset")
+        newer = engine.head().position
+        write_mirror(tmp_path, engine.state.reader(), engine.event_log, newer)
 
-        assert write_mirror(tmp_path, engine.state.reader(), 999) is False
-    assert position_of(tmp_path / "sessions" / "sessions.json") == 1_000
+        assert write_mirror(tmp_path, engine.state.reader(), engine.event_log, older) is False
+    stamp = stamp_of(tmp_path / "sessions" / "sessions.json")
+    assert stamp is not None
+    assert stamp.position == newer
+
+
+def test_a_mirror_of_events_that_a_restored_log_has_lost_is_written_again(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with SessionEngine(home) as engine:
+        first = engine.create_session("telegram", key=KEY)
+    kept = (home / "events.db").read_bytes()
+    with SessionEngine(home) as engine:
+        engine.create_session("telegram", key=KEY, cause="reset")
+    (home / "events.db").write_bytes(kept)
+    with SessionEngine(home) as engine:
+        engine.projector.catch_up()
+
+    assert read(home)[KEY]["session_id"] == first.session_id
 
 
 def test_a_mirror_that_somebody_broke_is_written_again(tmp_path: Path) -> None:

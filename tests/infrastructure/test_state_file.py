@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from retold.domain.errors import NoRoom
+from retold.domain.errors import LogDamaged, NoRoom
 from retold.infrastructure.home import Home
 from retold.infrastructure.projector import PROJECTIONS, Lag
 from retold.infrastructure.state_file import StateFile
@@ -229,11 +229,24 @@ def test_what_was_told_of_a_log_that_is_lost_is_left_where_it_lies(home: Path) -
     fill(home)
     for tail in ("", "-wal", "-shm"):
         (home / f"events.db{tail}").unlink(missing_ok=True)
-    fill(home, 10, prefix="new")
+    fill(home.with_name("other"), 10, prefix="new")
+    (home.with_name("other") / "events.db").rename(home / "events.db")
+    with Home(home) as opened:
+        opened.catch_up()
 
     assert (home / "state.db").readlink() == Path("state.2.db")
     assert execute(home / "state.1.db", "SELECT count(*) FROM messages") == [(300,)]
     assert execute(home / "state.2.db", "SELECT count(*) FROM messages") == [(10,)]
+
+
+def test_a_log_that_is_lost_is_not_begun_anew_in_silence(home: Path) -> None:
+    fill(home)
+    for tail in ("", "-wal", "-shm"):
+        (home / f"events.db{tail}").unlink(missing_ok=True)
+
+    with pytest.raises(LogDamaged, match="is missing, and the projections beside it"):
+        Home(home)
+    assert not (home / "events.db").exists()
 
 
 def test_g9_64_threads_open_a_new_home_at_once(home: Path) -> None:

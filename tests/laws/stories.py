@@ -21,6 +21,8 @@ SESSIONS = ("s1", "s2", "s3", "s4")
 KEYS = ("agent:main:telegram:dm:1001", "agent:main:cli:鍵", "K\0")
 TITLES = ("plan", "plan #2", "計画", "p #bar")
 STORES = ("store-a", "store-b")
+TOLD = dict.fromkeys(("content", "tool_name", "tool_calls", "role", "active", "compacted"), "")
+"""Columns of a message that the index, the counts or the preview hang on."""
 T0_US = 1_778_000_000_000_000
 
 Step = tuple[Callable[..., None], tuple[Any, ...]]
@@ -167,6 +169,9 @@ def columns(names: dict[str, str]) -> st.SearchStrategy[dict[str, e.Scalar]]:
 
 
 session_columns = columns(SOURCE_COLUMNS)
+edits: st.SearchStrategy[dict[str, e.Scalar]] = (
+    st.builds(dict, content=texts) | columns(TOLD) | columns(MESSAGE_COLUMNS)
+)
 created = st.builds(
     e.SessionCreated,
     source=st.sampled_from(["cli", "telegram", "cron"]),
@@ -299,7 +304,7 @@ step: st.SearchStrategy[Step] = st.one_of(
             sessions,
             st.just(e.MessageEdited),
             picks,
-            st.tuples(columns(MESSAGE_COLUMNS), st.none() | st.just(b"edited"), odds),
+            st.tuples(edits, st.none() | st.just(b"edited"), odds),
             st.booleans(),
         ),
     ),

@@ -20,6 +20,7 @@ from retold.infrastructure.projector import PROJECTIONS, Projector
 from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.state_file import StateFile
 from retold.infrastructure.when import Point
+from retold.projections import search_index
 from retold.projections.base import Connection
 from retold.projections.search_query import parse
 from retold.tests.laws.payloads import texts
@@ -37,6 +38,10 @@ BYTES: tuple[Step, bool] = (
 NUMBER: tuple[Step, bool] = (
     (Story.touch, ("s1", e.MessageEdited, [0], ({"content": 5, "role": None}, None, {}), True)),
     True,
+)
+OTHER: tuple[Step, bool] = (
+    (Story.touch, ("s1", e.MessageEdited, [0], ({"content": "emoji"}, None, {}), False)),
+    False,
 )
 ERASED: tuple[Step, bool] = ((Story.erase, ([0],)), False)
 COUNTED = (
@@ -104,7 +109,10 @@ def settled(projector: Projector) -> Connection:
 
 
 def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> None:
-    """Tell the steps; fold after each, after those that are marked, and in other ways at the end."""
+    """Tell the steps; fold after each, after those that are marked, and in other ways at the end.
+
+    The search index is caught up at other moments than the folds, as it is by who searches.
+    """
     with (
         tempfile.TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as patch,
@@ -112,14 +120,17 @@ def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> Non
         folding(log, Path(folder) / "inline") as inline,
         folding(log, Path(folder) / "later") as later,
     ):
+        patch.setattr(search_index, "TRAIL", batch)
         story = Story(log)
         for each, fold_here in steps:
             story.tell(each)
             inline.catch_up()
-            if fold_here:
-                patch.setattr(projecting, "BATCH", batch)
-                later.catch_up()
-                patch.undo()
+            if not fold_here:
+                inline.settle(wait_ms=10_000)
+            else:
+                with patch.context() as cut:
+                    cut.setattr(projecting, "BATCH", batch)
+                    later.catch_up()
         db = settled(inline)
         rows, hits = rows_of(db), hits_of(db, queries)
 
@@ -153,6 +164,8 @@ def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> Non
 @example([*ONE_MESSAGE, TWICE, ERASED], 1, [])
 @example([*ONE_MESSAGE, BYTES], 3, [])
 @example([*ONE_MESSAGE, NUMBER, ERASED], 1, [])
+@example([*ONE_MESSAGE, OTHER, (OTHER[0], True), ERASED], 5, [])
+@example([*ONE_MESSAGE, (OTHER[0], True), OTHER, (OTHER[0], True)], 1, [])
 @example([((Story.change, ("s1", payload, 0, False)), False) for payload in COUNTED], 5, [])
 def test_inline_caught_up_rebuilt_and_in_one_go_are_the_same(
     steps: list[tuple[Step, bool]], batch: int, queries: list[str]

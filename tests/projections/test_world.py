@@ -170,15 +170,6 @@ def test_messages_are_counted_and_found_by_time(imported: SessionEngine, truth: 
     )
 
 
-def test_what_began_later_is_left_out_with_its_routes(engine: SessionEngine) -> None:
-    engine.create_session("telegram", session_id="a", key=K, at_us=T)
-    engine.create_session("telegram", session_id="b", key=K, cause="reset", at_us=T + 2 * MINUTE)
-    told = world(engine.state.reader(), until_us=T + MINUTE)
-
-    assert list(told.sessions) == ["a"]
-    assert [each.session_id for each in told.routes[K]] == ["a"]
-
-
 def test_conflicts_with_a_source_are_facts_too() -> None:
     db = apsw.Connection(":memory:")
     for projection in (Transcripts(), Routing(), Lineage(), Sources()):

@@ -1,0 +1,28 @@
+"""How much memory a million messages take to be taken in and told again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from retold.tests.bench.conftest import SIZE, MakeStore, run_child
+from retold.tests.bench.figures import note
+
+MILLION = 10 * SIZE
+
+
+def test_a_million_messages(store: MakeStore, told: Callable[[Path], Path], folder: Path) -> None:
+    hermes = store(MILLION)
+    taken = run_child(["import", "hermes", str(hermes), "--home", str(folder / "million")])
+    again = run_child(["projections", "rebuild", "--home", str(folder / "million")])
+
+    note("a million messages, whole commands", "import, peak memory", "MB", taken.peak_mb, at_most=500)
+    note("a million messages, whole commands", "import", "messages/s", MILLION / taken.wall_s)
+    note(
+        "a million messages, whole commands",
+        "rebuild and compare, peak memory",
+        "MB",
+        again.peak_mb,
+        at_most=500,
+    )
+    note("a million messages, whole commands", "rebuild and compare", "messages/s", MILLION / again.wall_s)

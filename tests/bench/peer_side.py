@@ -1,0 +1,103 @@
+"""Measures the peer, under the Python of its own environment; prints one line of JSON.
+
+PEER_PYTHON peer_side.py append FOLDER COUNT    messages a second, one at a time
+PEER_PYTHON peer_side.py search HOME QUERY      {"ms": median, "hits": n}
+PEER_PYTHON peer_side.py list HOME              median milliseconds of its list of 20
+PEER_PYTHON peer_side.py stats HOME             median milliseconds of its counts
+PEER_PYTHON peer_side.py reindex HOME           messages a second of telling its search indexes again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+def opened(folder: Path) -> Any:
+    """The peer's store of a home."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["HERMES_HOME"] = str(folder)
+    return importlib.import_module("hermes_state").SessionDB(db_path=folder / "state.db")
+
+
+def append(folder: str, count: str) -> float:
+    """One message at a time into a store that is there or is made."""
+    speech = importlib.import_module("make_store").Speech(7, 0.0)
+    db = opened(Path(folder))
+    session = f"s{len(list(db.list_sessions_rich(limit=1000)))}"
+    db.create_session(session, "cli")
+    said = [speech.said(4) for _ in range(int(count))]
+    began_s = perf_counter()
+    for number, each in enumerate(said):
+        db.append_message(session, "assistant" if number % 2 else "user", each)
+    taken_s = perf_counter() - began_s
+    db.close()
+    return int(count) / taken_s
+
+
+def search(home: str, query: str) -> dict[str, float]:
+    """The first ten hits, as its own search tool asks for them."""
+    db = opened(Path(home))
+    return {
+        "ms": _time_ms(lambda: db.search_messages(query, limit=10)),
+        "hits": len(db.search_messages(query, limit=10_000)),
+    }
+
+
+def list_(home: str) -> float:
+    """The list of 20 that its command line shows."""
+    db = opened(Path(home))
+    return _time_ms(lambda: db.list_sessions_rich(limit=20, order_by_last_active=True))
+
+
+def stats(home: str) -> float:
+    """Counts of sessions and messages."""
+    db = opened(Path(home))
+    return _time_ms(lambda: (db.session_count(), db.message_count()))
+
+
+def reindex(home: str) -> float:
+    """Both its indexes, told again from its messages."""
+    db = opened(Path(home))
+    count = int(db.message_count())
+    began_s = perf_counter()
+    db.rebuild_fts()
+    return count / (perf_counter() - began_s)
+
+
+def _time_ms(work: Callable[[], object], times: int = 15) -> float:
+    work()
+    taken = []
+    for _ in range(times):
+        began_s = perf_counter()
+        work()
+        taken.append((perf_counter() - began_s) * 1e3)
+    return median(taken)
+
+
+def main() -> None:
+    """Measure what was asked for; what the store itself prints goes to standard error."""
+    which: dict[str, Callable[..., object]] = {
+        "append": append,
+        "search": search,
+        "list": list_,
+        "stats": stats,
+        "reindex": reindex,
+    }
+    with contextlib.redirect_stdout(sys.stderr):
+        answer = which[sys.argv[1]](*sys.argv[2:])
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
