@@ -73,7 +73,7 @@ def play(home: Path) -> int:
 
 def _child_env() -> dict[str, str]:
     """The child must find this very package, however this process found it."""
-    root = str(Path(sys.modules[__package__.split(".", maxsplit=1)[0]].__path__[0]).parent)
+    root = str(Path(sys.modules[__name__.split(".", maxsplit=1)[0]].__path__[0]).parent)
     path = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH", "")) if each)
     return {**os.environ, "PYTHONPATH": path}
 
@@ -104,16 +104,17 @@ def _folded(line: str) -> list[str]:
 def _row_store(home: Path) -> tuple[str, int]:
     """Ask the rows, as a store of rows would: they say what is, and not why. Also counts messages."""
     from ..infrastructure.reading import reading
+    from ..infrastructure.sqlite import one
     from .demo_gateway import KEY
 
     with reading(home) as view:
-        title, session_id = view.db.execute(
-            "SELECT title, id FROM sessions WHERE session_key = ? AND ended_at IS NULL"
+        newest = one(
+            view.db,
+            "SELECT title || ' ' || id FROM sessions WHERE session_key = ? AND ended_at IS NULL"
             " ORDER BY started_at DESC LIMIT 1",
             (KEY,),
-        ).fetchone()
-        (stored,) = view.db.execute("SELECT count(*) FROM messages").fetchone()
-    return f"{title} {session_id}", stored
+        )
+        return str(newest), int(one(view.db, "SELECT count(*) FROM messages"))
 
 
 def _run(home: Path, *argv: str) -> list[str]:

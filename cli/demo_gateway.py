@@ -12,7 +12,6 @@ KEY = "agent:main:telegram:dm:1001"
 DAY_US = 86_400_000_000
 BEGAN_US = 1_777_881_600_000_000
 """4 May 2026, 08:00 UTC."""
-CHAT = {"chat_id": "1001", "chat_type": "dm", "user_id": "501", "display_name": "chat 1001"}
 BOAT = "20260504_080000_b33d43d5"
 KITCHEN = "20260507_081000_325c9788"
 KITCHEN_2 = "20260508_141930_46dc1a26"
@@ -24,13 +23,9 @@ THIRD_DAY_US = BEGAN_US + 4 * DAY_US + 379 * MINUTE_US
 def play(home: Path) -> None:
     """Write the chat, telling each message when it is stored; then wait to be killed."""
     with SessionEngine(home, actor="gateway") as engine:
-        engine.create_session(
-            "telegram", session_id=BOAT, key=KEY, title="boat repair", at_us=BEGAN_US, **CHAT
-        )
+        _begin(engine, BOAT, "boat repair", BEGAN_US)
         _say(engine, BOAT, BEGAN_US, "The hull leaks at the keel. Epoxy or cloth?", "Cloth over epoxy.")
-        engine.create_session(
-            "telegram", session_id=KITCHEN, key=KEY, title="kitchen plan", at_us=SECOND_DAY_US, **CHAT
-        )
+        _begin(engine, KITCHEN, "kitchen plan", SECOND_DAY_US)
         _say(engine, KITCHEN, SECOND_DAY_US, "Where should the sink go?", "Under the window.")
         # Two saves where the engine's own compress_session makes one, and no key for the child.
         engine.end_session(KITCHEN, "compression", at_us=THIRD_DAY_US)
@@ -52,6 +47,20 @@ def restart(home: Path) -> None:
     with SessionEngine(home, actor="gateway") as engine:
         engine.end_session(KITCHEN, "compression")
         engine.reroute(KEY, BOAT, "recovery", at_us=THIRD_DAY_US + 60 * MINUTE_US)
+
+
+def _begin(engine: SessionEngine, session_id: str, title: str, at_us: int) -> None:
+    engine.create_session(
+        "telegram",
+        session_id=session_id,
+        key=KEY,
+        title=title,
+        at_us=at_us,
+        chat_id="1001",
+        chat_type="dm",
+        user_id="501",
+        display_name="chat 1001",
+    )
 
 
 def _say(engine: SessionEngine, session_id: str, at_us: int, asked: str, answered: str) -> None:

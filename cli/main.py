@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -74,6 +75,7 @@ click.version_option(__version__, prog_name="retold", message="%(prog)s %(versio
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a command may return one, else it is 0."""
     args = list(sys.argv[1:] if argv is None else argv)
+    gc.set_threshold(50_000, 20, 20)  # hardly anything here is cyclic; to look for it costs a twentieth
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # no text may fail for the terminal's encoding
             stream.reconfigure(errors="backslashreplace")

@@ -27,7 +27,7 @@ Cause: TypeAlias = Literal[
     "import",
 ]
 if TYPE_CHECKING:
-    Scalar: TypeAlias = None | bool | int | float | str | bytes
+    Scalar: TypeAlias = bool | int | float | str | bytes | None
 else:
     Scalar = Any  # msgspec cannot tell str from bytes in a union; MessagePack itself does
 AtKind: TypeAlias = Literal["exact", "no_later_than"]

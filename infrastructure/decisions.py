@@ -9,14 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
-import apsw
 import msgspec
 from eventsourcing.application import Application
 from eventsourcing.persistence import IntegrityError
 
 from ..domain import events as e
 from ..domain import route, session, title_claim
-from ..domain.errors import NeedsUpgrade, NoSuchSession, RetoldError, VersionConflict
+from ..domain.errors import NeedsUpgrade, NoSuchSession, VersionConflict
 from ..domain.events import Event, Payload, Recorded, session_stream
 from ..domain.route import Route
 from ..domain.session import Session
@@ -29,7 +28,7 @@ from .log import Condition, Conflict, Draft, Head, Log
 from .log_schema import LogIdentity
 from .mirror import Mirror
 from .persistence import Factory
-from .projector import READER_WAIT_MS, Projector
+from .projector import Projector
 from .recorders import draft
 from .retry import decide_again
 from .state_file import StateFile
@@ -123,15 +122,10 @@ class Decisions(Application[str]):
             return ()
         with as_conflict():
             recordings = self.save(*cast("Any", events), condition=condition)
-        self.follow()
+        self.projector.follow()
         if any(each.originator_id.startswith("route:") for each in events):
             self.mirror.moved(self.state)
         return tuple(each.notification.id for each in recordings)
-
-    def follow(self) -> None:
-        """Fold what was saved. What cannot be folded now is caught up later: the log never waits for it."""
-        with contextlib.suppress(RetoldError, apsw.Error, OSError):
-            self.projector.catch_up(wait_ms=READER_WAIT_MS)
 
     # --- what a decision rests on ------------------------------------------------------------------
 

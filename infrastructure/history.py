@@ -147,7 +147,10 @@ def _begun(log: Log, at_us: int) -> Callable[[Recorded], bool]:
     begun: neither a session with a later start, nor an imported route that says it is younger or
     that leads to such a session.
     """
-    sql = "SELECT s.name FROM streams s WHERE EXISTS (SELECT 1 FROM events e WHERE e.stream = s.id AND e.at_us {} ?)"
+    sql = (
+        "SELECT s.name FROM streams s WHERE EXISTS"
+        " (SELECT 1 FROM events e WHERE e.stream = s.id AND e.at_us {} ?)"
+    )
     with translated(str(log.path)):
         begun = {name for (name,) in log.reader().execute(sql.format("<="), (at_us,))}
         later = {name for (name,) in log.reader().execute(sql.format(">"), (at_us,))} - begun

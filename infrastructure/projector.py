@@ -69,6 +69,16 @@ class Projector:
 
     # --- catching up -------------------------------------------------------------------------------
 
+    def follow(self) -> None:
+        """Fold what this process has just saved, if nothing stands in the way.
+
+        A save is done when it is in the log. Whatever else is wrong here is left to the next reader:
+        another's lock, a projection that must be told again, damage, a newer program's fold.
+        """
+        with contextlib.suppress(RetoldError, apsw.Error, OSError):
+            if not self.state.read_only and self.state.superseded is None and not self._stale():
+                self._fold_some(READER_WAIT_MS, None)
+
     def catch_up(
         self, *, wait_ms: int = BUSY_TIMEOUT_MS, progress: Callable[[Progress], None] | None = None
     ) -> Lag:

@@ -103,11 +103,11 @@ class SessionRow:
 
     __slots__ = ("dirty", "fresh", "unsettled", "values")
 
-    def __init__(self, values: dict[str, Any], *, fresh: bool) -> None:
+    def __init__(self, values: dict[str, Any], *, fresh: bool, stored: bool = False) -> None:
         self.values = values
         self.fresh = fresh
         self.dirty: set[str] = set()
-        self.unsettled = any(type(value) not in _KINDS[name] for name, value in values.items())
+        self.unsettled = not stored and any(type(value) not in _KINDS[name] for name, value in values.items())
         """Some value is not yet what the table will give back."""
 
     def __getitem__(self, column: str) -> Any:
@@ -150,9 +150,9 @@ class SessionRows:
 
     def _load(self, session_id: str) -> SessionRow | None:
         found = self._db.execute(self._select, (session_id,)).fetchone()
-        row = None if found is None else SessionRow(dict(zip(COLUMNS, found, strict=True)), fresh=False)
-        if row is not None:
-            row.unsettled = False
+        row = None
+        if found is not None:
+            row = SessionRow(dict(zip(COLUMNS, found, strict=True)), fresh=False, stored=True)
         self._rows[session_id] = row
         return row
 

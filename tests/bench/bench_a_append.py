@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Literal
 
 import apsw
 
@@ -14,7 +15,7 @@ from retold.tests.bench.figures import note
 from retold.tests.bench.make_store import Speech
 
 ROUNDS, COUNT = 5, 2_000
-MODES = ("FULL", "NORMAL")
+MODES: tuple[Literal["FULL", "NORMAL"], ...] = ("FULL", "NORMAL")
 
 
 def test_append_one_message_at_a_time(folder: Path, peer: Peer) -> None:

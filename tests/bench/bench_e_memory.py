@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from retold.tests.bench.conftest import SIZE, MakeStore, run_child
-from retold.tests.bench.figures import note
+from retold.tests.bench.figures import TAKEN_IN, note
 
 MILLION = 10 * SIZE
 
 
-def test_a_million_messages(store: MakeStore, told: Callable[[Path], Path], folder: Path) -> None:
-    hermes = store(MILLION)
-    taken = run_child(["import", "hermes", str(hermes), "--home", str(folder / "million")])
-    again = run_child(["projections", "rebuild", "--home", str(folder / "million")])
+def test_a_million_messages(store: MakeStore, told: Callable[[Path], Path]) -> None:
+    home = told(store(MILLION))
+    taken = TAKEN_IN[home]
+    again = run_child(["projections", "rebuild", "--home", str(home)])
 
     note("a million messages, whole commands", "import, peak memory", "MB", taken.peak_mb, at_most=500)
     note("a million messages, whole commands", "import", "messages/s", MILLION / taken.wall_s)

@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from retold.tests.bench import figures
+from retold.tests.bench.figures import Child
 from retold.tests.conftest import ROOT
 
 HERE = Path(__file__).resolve().parent
@@ -25,14 +26,6 @@ class Peer(Protocol):
     """Runs one measurement of peer_side.py and returns what it printed."""
 
     def __call__(self, name: str, *args: str | os.PathLike[str]) -> Any: ...
-
-
-class Child(NamedTuple):
-    """A process that ended."""
-
-    wall_s: float
-    peak_mb: float
-    stdout: bytes
 
 
 def surroundings(**more: str | os.PathLike[str]) -> dict[str, str]:
@@ -102,7 +95,9 @@ def told(folder: Path) -> Callable[[Path], Path]:
     def take_in(hermes: Path) -> Path:
         home = folder / f"retold-of-{hermes.name}"
         if not home.exists():
-            run_child(["import", "hermes", os.fspath(hermes), "--home", os.fspath(home)])
+            figures.TAKEN_IN[home] = run_child(
+                ["import", "hermes", os.fspath(hermes), "--home", os.fspath(home)]
+            )
         return home
 
     return take_in

@@ -28,6 +28,16 @@ class Figure(NamedTuple):
     met: bool | None
 
 
+class Child(NamedTuple):
+    """A process that ended."""
+
+    wall_s: float
+    peak_mb: float
+    stdout: bytes
+
+
+TAKEN_IN: dict[Path, Child] = {}
+"""By Retold home, the process that made it of a Hermes home."""
 FIGURES: list[Figure] = []
 FACTS: dict[str, str] = {}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
 
 from eventsourcing.persistence import Tracking
 from eventsourcing.tests.application import ExampleApplicationTestCase
@@ -92,7 +92,6 @@ class InEnvironment:
         self.kept = dict(os.environ)
         os.environ["PERSISTENCE_MODULE"] = "retold.infrastructure.persistence"
         os.environ["RETOLD_LOG"] = str(self.folder / "events.db")
-        self.env = Environment(env=dict(os.environ))
         super().setUp()  # type: ignore[misc]
 
     def tearDown(self) -> None:
@@ -107,6 +106,14 @@ class OtherTracking(LogTrackingRecorder):
 
 
 class TestFactory(InEnvironment, InfrastructureFactoryTestCase[Factory]):
+    @property
+    def env(self) -> Environment:  # type: ignore[override]  # as it is once setUp has named the log
+        return self.made
+
+    @cached_property
+    def made(self) -> Environment:
+        return Environment(env=dict(os.environ))
+
     def expected_factory_class(self) -> type[Factory]:
         return Factory
 
@@ -167,11 +174,7 @@ class TestCountersView(OnALog, EventCountersViewTestCase):
 
 
 class TestProjectionOfCounters(InEnvironment, AggregateEventCountersProjectionTestCase):
-    view_class: ClassVar[Any] = CountersInTheLog
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.env = dict(os.environ)
+    view_class = CountersInTheLog
 
 
 # The library's base classes are imported here by name; only the subclasses above are cases.

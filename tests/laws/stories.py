@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -163,7 +163,7 @@ values = (
 )
 
 
-def columns(names: dict[str, str]) -> st.SearchStrategy[dict[str, e.Scalar]]:
+def columns(names: Iterable[str]) -> st.SearchStrategy[dict[str, e.Scalar]]:
     """Values for columns by their names, and for some that no table has."""
     return st.dictionaries(st.sampled_from([*names, "mood", "future"]), values, max_size=3)
 
