@@ -126,7 +126,7 @@ class Log:
             else:
                 connection = connect(self.path, flags=READ_ONLY)
             connection.pragma("query_only", 1)
-            connection.pragma("mmap_size", 1 << 28)
+            connection.pragma("mmap_size", 1 << 26)  # what is mapped counts as memory
         return connection
 
     def reader(self) -> apsw.Connection:

@@ -22,6 +22,7 @@ ROUNDS = 3
 def test_import_a_home(store: MakeStore, folder: Path, name: str, cjk: float) -> None:
     hermes = store(SIZE, cjk=cjk, index=True)
     whole, inside, floor = [], [], []
+    on_disk = 0
     for turn in range(ROUNDS):
         home = folder / f"imported-{cjk}-{turn}"
         whole.append(SIZE / run_child(["import", "hermes", str(hermes), "--home", str(home)]).wall_s)

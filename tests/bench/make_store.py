@@ -59,7 +59,9 @@ class Speech:
             words = self._random.choices(self._words, self._often, k=self._random.randint(20, 100))
             text = "".join(word + ("，" if n % 7 == 6 else "") for n, word in enumerate(words)) + "。"
         else:
-            text = self._random.choice(self._paragraphs)
+            # Most say little, some much: 350 bytes a message, the empty ones of tool calls counted.
+            much = self._random.choices((1, 2, 4, 8), (50, 25, 17, 8))[0]
+            text = "\n\n".join(self._random.choices(self._paragraphs, k=much))
         if number % EVERY == 1:
             text = f"{text} {LATIN}" if self._random.random() < 0.5 else f"The {LATIN}: {text}"
         if number % EVERY == 2:
