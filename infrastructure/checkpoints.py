@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import apsw
 import msgspec
 
@@ -76,6 +78,14 @@ def store(db: apsw.Connection, checkpoint: Checkpoint) -> None:
             msgspec.json.encode(checkpoint.unknown_topics).decode(),
             msgspec.json.encode(checkpoint.passed_over).decode(),
         ),
+    )
+
+
+def move(db: apsw.Connection, names: Iterable[str], head: Head) -> None:
+    """All of `names` have come to `head`, where they stood at one checkpoint before."""
+    db.executemany(
+        "UPDATE checkpoints SET position = ?, chain = ? WHERE projection = ?",
+        [(head.position, head.chain, name) for name in names],
     )
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 READER_WAIT_MS = 50
 """How long a reader or an inline fold waits for the lock before it goes on with what is folded."""
 
+NOT_THERE = "it was not there"
+"""Why a projection that had nothing, or hardly anything, is told: nothing a reader need hear of."""
+
 
 class Lag(msgspec.Struct, frozen=True):
     """Where the projections stand."""

@@ -12,7 +12,7 @@ import apsw
 from .clock import now_us
 from .config import load_config
 from .home import Home
-from .lag import Lag
+from .lag import NOT_THERE, Lag
 
 if TYPE_CHECKING:
     from .when import Point
@@ -51,7 +51,7 @@ class View:
             which = f"event #{first}" if first == last else f"events #{first}-{last}"
             said.append(f"{which} cannot be read and were passed over; see: retold verify")
         for name, why in self.lag.told_again.items():
-            if why != "it was not there":
+            if why != NOT_THERE:
                 said.append(f"{name} was told again from the log: {why}")
         return said
 

@@ -184,7 +184,7 @@ class StateFile:
 
     def _open_mapped(self) -> apsw.Connection:
         connection = self.open_reader()
-        connection.pragma("mmap_size", 1 << 28)
+        connection.pragma("mmap_size", 1 << 26)
         return connection
 
     def open_reader(self) -> apsw.Connection:
