@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import signal
 import subprocess
 import sys
@@ -51,8 +50,10 @@ def _home(keep: str | None) -> Iterator[Path]:
 
 def play(home: Path) -> int:
     """Let a gateway of the old kind write the chat, kill it, and restart it; the messages it got stored."""
+    from ..infrastructure.fold_ahead import child_env
+
     gateway = subprocess.Popen(  # noqa: S603 # this program itself
-        [sys.executable, "-m", GATEWAY, str(home)], stdout=subprocess.PIPE, text=True, env=_child_env()
+        [sys.executable, "-m", GATEWAY, str(home)], stdout=subprocess.PIPE, text=True, env=child_env()
     )
     assert gateway.stdout is not None  # for the type checker: it is a pipe
     acknowledged = 0
@@ -69,13 +70,6 @@ def play(home: Path) -> int:
 
     restart(home)
     return acknowledged
-
-
-def _child_env() -> dict[str, str]:
-    """The child must find this very package, however this process found it."""
-    root = str(Path(sys.modules[__name__.split(".", maxsplit=1)[0]].__path__[0]).parent)
-    path = os.pathsep.join(each for each in (root, os.environ.get("PYTHONPATH", "")) if each)
-    return {**os.environ, "PYTHONPATH": path}
 
 
 def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:

@@ -135,6 +135,20 @@ def rebuild_alone(
     return told + [Rebuilt(name, 0, {}, compared=False, failed=why) for name, why in failed.items()]
 
 
+def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bool]) -> None:
+    """Fill new tables as the log grows, until `more` says no. Swaps nothing: a rebuild goes on from there.
+
+    Raises:
+        NeedsUpgrade, StoreBusy, NoRoom, ProjectionDamaged: what was filled so far stays.
+    """
+    with projector.telling_again():
+        for name in names:
+            _begin(projector, name)
+        while more():
+            if _fill(projector, names, None):
+                return
+
+
 def _new(name: str) -> str:
     return f"{NEW}{name}"
 

@@ -14,6 +14,7 @@ from ...domain import events as e
 from ...domain.events import Event
 from ..clock import now_us
 from ..drafts import draft_of
+from ..fold_ahead import folding_ahead
 from ..log import Log
 from ..projector import Projector
 from ..retry import decide_again
@@ -154,14 +155,18 @@ def _take(
         )
         plan = Plan(run, home.system_prompts())
         plan.make()
-        tell_known(run, plan)
-        tell_new(run, plan)
-        tell_sessions(run, plan)
-        tell_usage(run)
-        tell_routes(run)
-        run.writer.flush()
+        with folding_ahead(projector, len(plan.timeline)):
+            if not planned_at:
+                db.execute("ROLLBACK")  # nothing was seen before; a snapshot would only hold up the WAL
+            tell_known(run, plan)
+            tell_new(run, plan)
+            tell_sessions(run, plan)
+            tell_usage(run)
+            tell_routes(run)
+            run.writer.flush()
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
     return store
 
 
