@@ -144,9 +144,8 @@ def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bo
     with projector.telling_again():
         for name in names:
             _begin(projector, name)
-        while more():
-            if _fill(projector, names, None):
-                return
+        while not _fill(projector, names, None) and more():
+            pass
 
 
 def _new(name: str) -> str:

@@ -27,7 +27,7 @@ def rows(engine: SessionEngine) -> dict[str, list[Any]]:
     """Every projection's content; what depends on the clock of the run left out."""
     db = engine.state.reader()
     return {
-        table: [row for row in db.execute(sql.format(p=""))]
+        table: db.execute(sql.format(p="")).fetchall()
         for each in engine.projector.projections.values()
         for table, sql in each().ordered().items()
         if table not in ("source_homes", "route_history")
