@@ -1,4 +1,4 @@
-"""What a session is to the one it names as its parent, judged once, when it is first seen."""
+"""What a session is to the one it names as its parent, judged when it is first seen and as that one ends."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ def parent_kind(child: Row, parent: Row | None) -> ParentKind | None:
     if marks.get("_reset_from") or (key and key == parent.get("session_key") and reason in RESET):
         return "reset"
     return "child"
+
+
+def kind_again(known: ParentKind | None, judged: ParentKind | None) -> ParentKind | None:
+    """What a child that was seen before is from here on, now that it is judged again.
+
+    A parent that was open told nothing of its child; its end may. A parent that is open again, or
+    gone, takes no kind back, and a continuation that the log has named stays one.
+    """
+    return known if known == "continuation" or judged in (None, "child") else judged
 
 
 def _branched(child: Row, parent: Row) -> bool:

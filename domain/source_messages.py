@@ -30,6 +30,7 @@ TEXTS: Final = (
 )
 _DEFAULT: Final[dict[str, Value]] = {"observed": 0, "active": 1, "compacted": 0}
 _KEYS: Final = ("id", "session_id")
+_SHOWING: Final = ("active", "compacted")
 _KNOWN: Final = frozenset({*_KEYS, "role", *TEXTS, "timestamp", "token_count", *_DEFAULT})
 _ACTIVE: Final[dict[Visibility, tuple[int, int]]] = {
     "live": (1, 0),
@@ -108,7 +109,7 @@ def message_appended(row: Mapping[str, Value], *, at_us: int) -> e.MessageAppend
         seen=digest(row),
         timestamp=exact,
         columns={} if _KNOWN.issuperset(row) else _further(row, odd),
-        odd=odd,
+        odd=dict(sorted(odd.items())) if odd else odd,
     )
 
 
@@ -160,22 +161,48 @@ def source_row_of(
 # --- a changed row -----------------------------------------------------------------------------------
 
 
-def message_edited(old: Row, new: Row, *, message: int) -> e.MessageEdited | None:
-    """What the row says otherwise; None where only its visibility moved, or nothing did."""
-    plain = _is_plain(old) and _is_plain(new)
+def message_edited(old: Row, new: Row, *, message: int, at_us: int = 0) -> e.MessageEdited | None:
+    """What the row says otherwise; None where only its visibility moved, or nothing did.
+
+    `changes` hold what a new message's fields would: an edited row folds like one that came so.
+    `at_us` is when it was said, for a row that does not say it.
+    """
     changes: dict[str, Any] = {}
     odd: dict[str, Odd] = {}
-    for column in sorted({*old, *new} - {*_KEYS}):
-        if plain and column in ("active", "compacted"):
-            continue
+    for column in sorted({*old, *new, *_SHOWING} - {*_KEYS}):
         default = _DEFAULT.get(column)
         value = new.get(column, default)
-        if same(old.get(column, default), value):
-            continue
-        changes[column] = as_text(value) if isinstance(value, Odd) else value
-        if isinstance(value, Odd):
-            odd[column] = value
+        if not same(old.get(column, default), value):
+            changes[column] = _field(column, value, odd, at_us)
+    if not changes.keys().isdisjoint(_SHOWING):
+        changes = {column: value for column, value in changes.items() if column not in _SHOWING}
+        if not (_is_plain(old) and _is_plain(new)):  # else an event of its own tells it
+            changes |= zip(_SHOWING, _ACTIVE[shown(new)], strict=True)
+            if not _is_plain(new):
+                odd |= {column: as_odd(new.get(column, _DEFAULT[column])) for column in _SHOWING}
     return e.MessageEdited(message, changes, digest(new), odd) if changes else None
+
+
+def _field(column: str, value: Value, odd: dict[str, Odd], at_us: int) -> Value:
+    """What the column's field bears of the value; the rest is kept exact in `odd`."""
+    if column in _SHOWING:
+        return value
+    if column in ("role", *TEXTS):
+        text = _text(column, value, odd)
+        if text is None and column == "role":
+            odd["role"], text = Odd("value", None), ""
+        return text
+    if column == "timestamp" and type(value) is not float:
+        odd[column] = as_odd(value)
+        known_us = time_us(value)
+        return (at_us if known_us is None else known_us) / 1e6
+    if (column == "observed" or (column == "token_count" and value is not None)) and type(value) is not int:
+        odd[column] = as_odd(value)
+        return _DEFAULT.get(column)
+    if isinstance(value, Odd):
+        odd[column] = value
+        return as_text(value)
+    return value
 
 
 def message_after(row: Row, payload: object) -> Row:

@@ -15,7 +15,7 @@ import msgspec
 from . import events as e
 from .ends import COMPRESSION, is_hard
 from .events import Odd, Payload
-from .source_values import Row, Value, as_odd, as_text, same, told_by, value_of
+from .source_values import Row, Value, as_odd, as_text, same, time_us, told_by, value_of
 
 IDENTITY: Final = (
     "session_key",
@@ -70,8 +70,13 @@ _ZERO: Final = frozenset(
         "git_metadata_generation",
     }
 )
-_NOT_KEPT: Final = frozenset({"id", "message_count", "tool_call_count", "parent_kind"})
+PARENT_KIND: Final = "parent_kind"
+"""In the changes of a session's row: what it is to its parent, as judged here."""
+THEIR_PARENT_KIND: Final = "source.parent_kind"
+"""A column of the source that bears our name: its own, so under another."""
+_NOT_KEPT: Final = frozenset({"id", "message_count", "tool_call_count", PARENT_KIND})
 """The key, what is counted here, and what is ours."""
+_TEXTS: Final = frozenset({*_CREATED, "source", "title", "end_reason", "system_prompt_hash"})
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -111,12 +116,7 @@ def session_created(
 ) -> e.SessionCreated:
     """The session's first event: its identity, and all that has no event of its own."""
     odd: dict[str, Odd] = {}
-    fields: dict[str, str | None] = {}
-    for column in _CREATED:
-        fields[column] = _text(row, column, odd)
-    source = _text(row, "source", odd)
-    if source is None:
-        odd["source"] = Odd("value", None)
+    fields = {column: _field(column, row.get(column), odd, at_us) for column in (*_CREATED, "source")}
     started = row.get("started_at")
     if not told_by(at_us, started) and type(started) is not float:
         odd["started_at"] = as_odd(started)
@@ -124,12 +124,9 @@ def session_created(
     for column, value in row.items():
         if column in TELLS or column in _CREATED or column in ("source", "started_at"):
             continue
-        columns[column] = _readable(value)
-        if isinstance(value, Odd):
-            odd[column] = value
+        columns[column] = _field(column, value, odd, at_us)
     return e.SessionCreated(
-        source="unknown" if source is None else source,
-        **fields,
+        **cast("dict[str, Any]", fields),
         parent_kind=parent_kind,
         started_at=started if type(started) is float and not told_by(at_us, started) else None,
         columns=columns,
@@ -213,11 +210,17 @@ def _used(row: Row, p: e.UsageRecorded) -> Row:
 
 
 def session_payloads(
-    old: Row, new: Row, *, continuation: str | None = None, parent_kind: e.ParentKind | None = None
+    old: Row,
+    new: Row,
+    *,
+    continuation: str | None = None,
+    parent_kind: e.ParentKind | None = None,
+    at_us: int = 0,
 ) -> list[Payload]:
     """What happened between two sights of a row; folded over `old` they give `new`.
 
-    `continuation` is the child that compression made, `parent_kind` what `new` is to its parent.
+    `continuation` is the child that compression made, `parent_kind` what `new` is to its parent,
+    `at_us` when it began, for a row that does not say it.
     """
     payloads: list[Payload] = []
     row = old
@@ -228,7 +231,7 @@ def session_payloads(
             row = after
     rest = differing(row, new)
     if rest:
-        payloads.append(_changed(new, rest, parent_kind))
+        payloads.append(_changed(new, rest, parent_kind, at_us))
     return payloads
 
 
@@ -240,6 +243,7 @@ def session_changes(
     row_id: str,
     continuation: str | None = None,
     parent_kind: e.ParentKind | None = None,
+    at_us: int = 0,
 ) -> list[Payload]:
     """The three-way comparison: a row as last seen in its source, as it is here, as it is there now.
 
@@ -254,11 +258,15 @@ def session_changes(
     agreed = settled({**new, **{c: _of(seen, c) for c in contested}})
     payloads = [
         msgspec.structs.replace(p, row=row_id) if isinstance(p, e.SourceRowChanged) else p
-        for p in session_payloads(seen, agreed, continuation=continuation, parent_kind=parent_kind)
+        for p in session_payloads(
+            seen, agreed, continuation=continuation, parent_kind=parent_kind, at_us=at_us
+        )
     ]
     if contested:
-        changed_there = _changed(new, sorted(contested), None)
+        changed_there = _changed(new, sorted(contested), parent_kind, at_us)
         conflicts = differing(here, new, sorted(contested))
+        if "parent_session_id" in conflicts:
+            del changed_there.changes[PARENT_KIND]
         ours = {c: _readable(_of(here, c)) for c in conflicts}
         payloads.append(msgspec.structs.replace(changed_there, row=row_id, conflicts=conflicts, ours=ours))
     return payloads
@@ -274,8 +282,8 @@ def _typed(old: Row, new: Row, continuation: str | None) -> Iterator[Payload]:
     yield from _end(old, new, continuation)
     yield from _identity(old, new)
     title = new.get("title")
-    if differing(old, new, ("title",)) and _is_text(title):
-        yield e.SessionTitled(cast("str | None", title))
+    if differing(old, new, ("title",)):
+        yield e.SessionTitled(title if isinstance(title, str) else None)
     for column, on, off in (
         ("archived", e.SessionArchived, e.SessionUnarchived),
         ("pinned", e.SessionPinned, e.SessionUnpinned),
@@ -311,7 +319,7 @@ def _end(old: Row, new: Row, continuation: str | None) -> Iterator[Payload]:
 
 
 def _identity(old: Row, new: Row) -> Iterator[Payload]:
-    changed = [c for c in differing(old, new, IDENTITY) if not isinstance(new.get(c), Odd)]
+    changed = [c for c in differing(old, new, IDENTITY) if _is_text(new.get(c))]
     gone = [c for c in changed if new.get(c) is None]
     if gone:
         yield e.IdentityLost({c: _readable(old.get(c)) for c in gone}, dict.fromkeys(gone))
@@ -337,11 +345,13 @@ def _usage(old: Row, new: Row) -> e.UsageRecorded:
     return e.UsageRecorded("absolute", **fields, columns=columns)
 
 
-def _changed(new: Row, columns: list[str], parent_kind: e.ParentKind | None) -> e.SourceRowChanged:
-    changes = {c: _readable(_of(new, c)) for c in columns}
+def _changed(
+    new: Row, columns: list[str], parent_kind: e.ParentKind | None, at_us: int
+) -> e.SourceRowChanged:
+    odd: dict[str, Odd] = {}
+    changes: dict[str, Any] = {c: _field(c, _of(new, c), odd, at_us) for c in columns}
     if "parent_session_id" in changes:
-        changes["parent_kind"] = parent_kind
-    odd = {c: v for c in columns if isinstance(v := new.get(c), Odd)}
+        changes[PARENT_KIND] = parent_kind
     return e.SourceRowChanged("session", "", changes, odd=odd)
 
 
@@ -356,13 +366,19 @@ def _is_text(value: Value) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _text(row: Row, column: str, odd: dict[str, Odd]) -> str | None:
-    """The column as text; whatever is none is kept exact in `odd`."""
-    value = row.get(column)
-    if value is None or isinstance(value, str):
-        return value
-    odd[column] = as_odd(value)
-    return as_text(value)
+def _field(column: str, value: Value, odd: dict[str, Odd], at_us: int) -> e.Scalar:
+    """The value as a session's row here can bear it; what that loses is kept exact in `odd`."""
+    if column == "source" and value is None:
+        odd[column] = Odd("value", None)
+        return "unknown"
+    if column == "started_at" and type(value) is not float:
+        odd[column] = as_odd(value)
+        known_us = time_us(value)
+        return (at_us if known_us is None else known_us) / 1e6
+    if isinstance(value, Odd) or (column in _TEXTS and not _is_text(value)):
+        odd[column] = as_odd(value)
+        return as_text(value)
+    return value
 
 
 def _readable(value: Value) -> e.Scalar:

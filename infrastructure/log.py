@@ -1,7 +1,8 @@
 """The log: one SQLite file that is only ever appended to, and the reads and writes it offers.
 
 `Log` knows envelopes and chains, not the library that decisions come through; recorders.py puts
-the library's interfaces over it.
+the library's interfaces over it. One class over 400 lines: what may be written to the file, and what
+is read of it, is to be seen in one place.
 """
 
 from __future__ import annotations
@@ -14,53 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import msgspec
 
 from ..domain.errors import FileReplaced, LogDamaged, NoSuchHome, RuleBroken
 from ..domain.events import Recorded
 from . import codec
 from .clock import now_us
 from .log_schema import AT_NO_LATER, LogIdentity, ensure_log, identity, link
+from .log_values import Condition as Condition
+from .log_values import Conflict as Conflict
+from .log_values import Draft as Draft
+from .log_values import Head as Head
+from .log_values import default_actor as default_actor
 from .sqlite import BUSY_TIMEOUT_MS, READ_ONLY, READ_WRITE, ThreadLocal, connect, has_wal, one, translated
-
-
-class Conflict(Exception):
-    """A version, an idempotency key or an append condition stood in the way; nothing was written."""
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """What a decision read: refuse the save if any of it moved since `position`."""
-
-    position: int
-    streams: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-
-
-class Draft(msgspec.Struct, frozen=True, gc=False):
-    """An event ready to be written: everything but its place, its save and its chain value."""
-
-    stream: str
-    version: int
-    topic: str
-    payload: bytes
-    payload_hash: bytes
-    salt: bytes
-    at_us: int | None = None
-    at_kind: int = 0
-    source_ref: bytes | None = None
-    idempotency_key: bytes | None = None
-    caused_by: int | None = None
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The last event's position and chain value; position 0 and the genesis value of an empty log."""
-
-    position: int
-    chain: bytes
-
-    def __str__(self) -> str:
-        return f"#{self.position}:{self.chain.hex()}"
-
 
 _INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _ENVELOPE = """
@@ -70,11 +36,6 @@ FROM events e JOIN streams s ON s.id = e.stream
 """
 _GENESIS = "session_created."
 _KINDS = ("exact", "no_later_than", "exact")
-
-
-def default_actor(kind: str) -> str:
-    """Who writes: a kind (cli, gateway, import, repair) with process id and host."""
-    return f"{kind}:{os.getpid()}@{os.uname().nodename}"
 
 
 class Log:

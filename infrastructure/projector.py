@@ -20,33 +20,22 @@ from ..projections.routing import Routing
 from ..projections.sources import Sources
 from ..projections.transcripts import Transcripts
 from ..projections.usage import Usage
-from .checkpoints import Checkpoint, is_newer, load, move, store, why_tell_again
+from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
+from .keep_up import keep_up
 from .lag import NOT_THERE
 from .lag import READER_WAIT_MS as READER_WAIT_MS
 from .lag import Lag as Lag
 from .log import Head, Log
-from .past_damage import UNREADABLE, Stretch, events_past, merged
-from .sqlite import BUSY_TIMEOUT_MS, translated
+from .past_damage import Stretch, events_past, merged
+from .sqlite import BUSY_TIMEOUT_MS, NOT_THE_FOLDS, translated
 from .state_file import StateFile, damaged
 
 PROJECTIONS: tuple[type[Projection], ...] = (Transcripts, Routing, Lineage, Usage, Sources)
 BATCH = 2_000
-FEW = 100
-"""Events that are folded the short way."""
 TRANSACTION = 10_000
 """Events a transaction, so that others get the lock in between."""
 BULK_FROM = 20_000
 """From so many events on, a projection that holds little of them is filled by a rebuild: indexes last."""
-NOT_THE_FOLDS = (
-    apsw.BusyError,
-    apsw.FullError,
-    apsw.IOError,
-    apsw.CorruptError,
-    apsw.NotADBError,
-    apsw.ReadOnlyError,
-    apsw.NoMemError,
-    MemoryError,
-)
 _PATIENCE = 100_000
 """Rounds of catching up after which even a log that grows faster than it is folded is left behind."""
 
@@ -81,7 +70,7 @@ class Projector:
         with contextlib.suppress(RetoldError, apsw.Error, OSError):
             if self.state.read_only or self.state.superseded is not None:
                 return
-            if self._keep_up(READER_WAIT_MS) is None and not self._stale():
+            if keep_up(self, READER_WAIT_MS) is None and not self._stale():
                 self._fold_some(READER_WAIT_MS, None)
 
     def catch_up(
@@ -116,7 +105,7 @@ class Projector:
             self.state.supersede(str(error.__cause__ or error.message))
 
     def _catch_up(self, wait_ms: int, progress: Callable[[Progress], None] | None) -> Lag:
-        kept_up = self._keep_up(wait_ms)
+        kept_up = keep_up(self, wait_ms)
         if kept_up is not None:
             return kept_up
         told_again: dict[str, str] = {}
@@ -133,66 +122,6 @@ class Projector:
                     break
                 wait_ms = BUSY_TIMEOUT_MS  # nothing is there yet to answer from
         return msgspec.structs.replace(self.lag(), told_again=told_again)
-
-    def _keep_up(self, wait_ms: int) -> Lag | None:
-        """Fold the few events since the last fold; None where anything else is to be done, or not sure.
-
-        This is what an append waits for. All that the long way looks at is looked at, but once, since
-        the projections stand at one checkpoint (tests/bench: a third of the long way's time).
-        """
-        try:
-            with self.transaction(wait_ms) as db:
-                at = self._all_at(load(db))
-                head = self.log.head()
-                if at is None or not at.position <= head.position <= at.position + FEW:
-                    return None
-                if self.log.chain_at(at.position) != at.chain:
-                    return None
-                if at.position < head.position and not self._fold_few(db, at.position, head):
-                    return None
-        except StoreBusy:
-            return None
-        return Lag(head.position, head.position)
-
-    def _all_at(self, known: dict[str, Checkpoint]) -> Checkpoint | None:
-        """The one checkpoint where every projection stands, if it is of this program, log and sound."""
-        at: Checkpoint | None = None
-        for name, projection in self.projections.items():
-            each = known.get(name)
-            if each is None or each.fold_version != projection.version:
-                return None
-            if each.detached or each.unknown_topics or each.passed_over:
-                return None
-            if at is not None and (each.position, each.chain) != (at.position, at.chain):
-                return None
-            if each.log_id != self.log.identity.log_id:
-                return None
-            at = each
-        return at
-
-    def _fold_few(self, db: apsw.Connection, after: int, head: Head) -> bool:
-        """Fold what comes after `after` into all; False, with nothing folded, where that is not plain."""
-        try:
-            events = self.log.read(after, limit=FEW, upto=head.position)
-        except UNREADABLE:
-            return False
-        if not events or events[-1].position != head.position:
-            return False
-        if any(isinstance(event.payload, UnknownEvent) for event in events):
-            return False
-        db.execute("SAVEPOINT few")
-        try:
-            for projection in self.projections.values():
-                projection().fold(events, db)
-        except (RetoldError, *NOT_THE_FOLDS):
-            raise
-        except Exception:  # noqa: BLE001  # the long way finds out which one, and sets it aside
-            db.execute("ROLLBACK TO few")
-            db.execute("RELEASE few")
-            return False
-        db.execute("RELEASE few")
-        move(db, self.projections, head)
-        return True
 
     def _tell_again(self, progress: Callable[[Progress], None] | None) -> dict[str, str]:
         """Rebuild what is stale, unless another process did so while this one waited for its turn."""

@@ -35,6 +35,17 @@ def connect(
     return connection
 
 
+NOT_THE_FOLDS = (
+    apsw.BusyError,
+    apsw.FullError,
+    apsw.IOError,
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.ReadOnlyError,
+    apsw.NoMemError,
+    MemoryError,
+)
+"""What a fold may meet that is the file's or the machine's trouble and not its own."""
 READ_ONLY = apsw.SQLITE_OPEN_READONLY
 READ_WRITE = apsw.SQLITE_OPEN_READWRITE
 CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE

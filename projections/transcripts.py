@@ -9,6 +9,8 @@ import msgspec
 
 from ..domain import events as e
 from ..domain.events import Recorded, Visibility
+from ..domain.source_rows import COSTS, END, MODEL, TOKENS, WORKSPACE, default
+from ..domain.source_values import same, time_us
 from .base import Connection, Projection
 from .preview import preview_of
 from .search_index import SearchIndex
@@ -44,19 +46,26 @@ MESSAGE_COLUMNS: dict[str, str] = {
 the order; `extra` (MessagePack) holds what no column can bear."""
 
 _ACTIVE: dict[Visibility, tuple[int, int]] = {"live": (1, 0), "compacted": (0, 1), "rewound": (0, 0)}
-_USAGE = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-    "estimated_cost_usd",
-    "actual_cost_usd",
-)
-_FIXED = frozenset({"id", "session_id", "copy_of", "source_id", "extra"})
+_USAGE = (*TOKENS, *COSTS)
+_FIXED = frozenset({"id", "session_id"})
 """Columns of a message that no edit changes."""
+_EDITABLE = MESSAGE_COLUMNS.keys() - {*_FIXED, "copy_of", "source_id", "extra"}
 _NEVER_NULL = frozenset(name for name, kind in MESSAGE_COLUMNS.items() if "NOT NULL" in kind)
+_TOLD: dict[type[e.Payload], tuple[str, ...]] = {
+    e.SessionTitled: ("title",),
+    e.SessionCompressed: END,
+    e.SessionEnded: END,
+    e.SessionReopened: END,
+    e.SessionArchived: ("archived",),
+    e.SessionUnarchived: ("archived",),
+    e.SessionPinned: ("pinned",),
+    e.SessionUnpinned: ("pinned",),
+    e.WorkspaceChanged: WORKSPACE,
+    e.ModelChanged: MODEL,
+    e.PromptChanged: ("system_prompt_hash",),
+    e.UsageRecorded: _USAGE,
+}
+"""Columns that an event of its own sets plainly."""
 _COUNTED = frozenset({"id", "message_count", "tool_call_count"})
 """Columns of a session that are never taken over from elsewhere."""
 _CREATED = frozenset({*e.SessionCreated.__struct_fields__, *_COUNTED})
@@ -69,6 +78,13 @@ _calls = msgspec.json.Decoder().decode
 def _bears(column: str, value: object) -> bool:
     """Whether the sessions table has a column that takes this value."""
     return column in SOURCE_COLUMNS and not (value is None and column in NEVER_NULL)
+
+
+def _extra(columns: dict[str, Any], odd: dict[str, Any]) -> bytes | None:
+    """What no column can bear, the same bytes in whatever order it came."""
+    if not columns and not odd:
+        return None
+    return _pack([dict(sorted(columns.items())), dict(sorted(odd.items()))])
 
 
 def count_calls(tool_calls: str | None) -> int:
@@ -189,9 +205,11 @@ class _Batch:
         if row is None:
             return  # the event that created it was emptied or is damaged; verify names it
         row["version"] = event.version
+        if row["extra"] is not None:
+            self.told_plainly(row, payload)
         match payload:
             case e.MessageEdited():
-                self.edit(row, payload)
+                self.edit(row, event, payload)
             case e.MessagesRewound():
                 self.show(row, payload.messages, "rewound")
                 if event.source_ref is None:  # a source counts its own rewinds, and says so
@@ -334,24 +352,17 @@ class _Batch:
             )
         self.preview(row)
 
-    def edit(self, row: SessionRow, payload: e.MessageEdited) -> None:
+    def edit(self, row: SessionRow, event: Recorded, payload: e.MessageEdited) -> None:
         """Other values in one message; the index is told the old text and the new."""
         before = self.select([payload.message])
         if not before or before[0][7] != row["id"]:
             return
-        changes: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
-        for column, value in payload.changes.items():
-            if column not in MESSAGE_COLUMNS or (value is None and column in _NEVER_NULL):
-                extra[column] = value
-            elif column not in _FIXED:
-                changes[column] = value
-        if extra or payload.odd:
-            packed = self.db.execute(
-                f"SELECT extra FROM {self.prefix}messages WHERE id = ?", (payload.message,)
-            ).fetchone()[0]
-            columns, odd = _unpack(packed) if packed else ({}, {})
-            changes["extra"] = _pack([{**columns, **extra}, {**odd, **payload.odd}])
+        changes = {
+            column: value
+            for column, value in payload.changes.items()
+            if column in _EDITABLE and not (value is None and column in _NEVER_NULL)
+        }
+        changes |= self.extra_of(payload, changes)
         if not changes:
             return
         self.index.flush()
@@ -369,6 +380,32 @@ class _Batch:
             was_active
         )
         self.preview(row)
+        if not changes.keys().isdisjoint(("timestamp", "role")):
+            self.said_at(row, event, payload.message)
+
+    def extra_of(self, payload: e.MessageEdited, borne: dict[str, Any]) -> dict[str, bytes | None]:
+        """The message's `extra` after an edit whose other values the columns bear, where it changes."""
+        packed = self.db.execute(
+            f"SELECT extra FROM {self.prefix}messages WHERE id = ?", (payload.message,)
+        ).fetchone()[0]
+        columns, odd = _unpack(packed) if packed else ({}, {})
+        for column, value in payload.changes.items():
+            columns.pop(column, None)
+            odd.pop(column, None)
+            if column not in borne and column not in _FIXED and value is not None:
+                columns[column] = value
+        extra = _extra(columns, {**odd, **payload.odd})
+        return {} if extra == packed else {"extra": extra}
+
+    def said_at(self, row: SessionRow, event: Recorded, message: int) -> None:
+        """An edited message may be later activity than was known; what counted once stays counted."""
+        role, timestamp = self.db.execute(
+            f"SELECT role, timestamp FROM {self.prefix}messages WHERE id = ?", (message,)
+        ).fetchone()
+        at_us = time_us(timestamp)
+        if role in ("user", "assistant") and at_us is not None:
+            at_us = min(at_us, event.recorded_at_us)
+            row["last_active_us"] = max(at_us, row["last_active_us"] or at_us)
 
     def erase(self, payload: e.PayloadsErased) -> None:
         """Rows of emptied messages leave; what still counts as activity stays counted."""
@@ -436,7 +473,7 @@ class _Batch:
             started_us=event.at_us,
             version=event.version,
             created_position=event.position,
-            extra=_pack([extra, p.odd]) if extra or p.odd else None,
+            extra=_extra(extra, p.odd),
         )
 
     def end(
@@ -492,20 +529,42 @@ class _Batch:
             return
         row["source_gone"] = 0
         self.columns(
-            row, {k: v for k, v in payload.changes.items() if k not in payload.conflicts}, payload.odd
+            row,
+            {k: v for k, v in payload.changes.items() if k not in payload.conflicts},
+            {k: v for k, v in payload.odd.items() if k not in payload.conflicts},
         )
+        began_us = time_us(row["started_at"]) if "started_at" in payload.changes else None
+        if began_us is not None:
+            row["started_us"] = began_us
 
     def columns(self, row: SessionRow, changes: dict[str, Any], odd: dict[str, e.Odd] | None = None) -> None:
-        """Set columns by name; those that the table lacks go into `extra`."""
-        extra = {}
+        """Set columns by name, as a session that came so has them; the table's lacks go into `extra`."""
+        known, odds = _unpack(row["extra"]) if row["extra"] else ({}, {})
         for column, value in changes.items():
-            if _bears(column, value):
+            known.pop(column, None)
+            odds.pop(column, None)
+            if column == "parent_kind":
+                row[column] = value
+            elif _bears(column, value):
                 if column not in _COUNTED:
                     row[column] = value
-            elif column == "parent_kind":
-                row[column] = value
             else:
-                extra[column] = value
-        if extra or odd:
-            known, odds = _unpack(row["extra"]) if row["extra"] else ({}, {})
-            row["extra"] = _pack([{**known, **extra}, {**odds, **(odd or {})}])
+                if column in SOURCE_COLUMNS and default(column) is not None:
+                    row[column] = default(column)
+                if not same(value, default(column)):
+                    known[column] = value
+        row["extra"] = _extra(known, {**odds, **(odd or {})})
+
+    def told_plainly(self, row: SessionRow, payload: object) -> None:
+        """What an event of its own says, no odd value says any more."""
+        known, odds = _unpack(row["extra"])
+        if isinstance(payload, e.IdentityLost | e.IdentityRestored):
+            said: Iterable[str] = payload.now
+        elif isinstance(payload, e.Payload) and getattr(payload, "model", None) is None:
+            said = _TOLD.get(type(payload), ())
+        else:
+            said = MODEL if isinstance(payload, e.ModelChanged) else ()
+        for column in said:
+            known.pop(column, None)
+            odds.pop(column, None)
+        row["extra"] = _extra(known, odds)

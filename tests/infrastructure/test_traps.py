@@ -95,11 +95,12 @@ def test_the_librarys_cache_forgets_what_it_fast_forwards_and_our_heads_do_not(
         engine.append_message(made.session_id, "user", "one")
         engine.session(made.session_id)
         read: list[str] = []
-        monkeypatch.setattr(
-            engine.event_log,
-            "stream_events",
-            lambda stream, **_: read.append(stream) or [],  # type: ignore[func-returns-value]
-        )
+
+        def noted(stream: str, **_: bool) -> list[object]:
+            read.append(stream)
+            return []
+
+        monkeypatch.setattr(engine.event_log, "stream_events", noted)
         for number in range(5):
             engine.append_message(made.session_id, "user", str(number))
 
