@@ -9,6 +9,7 @@ import click
 
 from .options import home_option, json_option
 from .output import Column, emit_json, plural, table, visible
+from .stream import size
 
 if TYPE_CHECKING:
     from ..infrastructure.rebuild import Difference, Rebuilt
@@ -56,25 +57,14 @@ def _show(found: Status) -> None:
         for each in found.projections
     ]
     click.echo("\n".join(table(rows, columns)))
-    click.echo(f"\nlog          #{found.head}, {_size(found.log_bytes)}, WAL {_size(found.log_wal_bytes)}")
-    click.echo(f"projections  {_size(found.state_bytes)}, WAL {_size(found.state_wal_bytes)}")
+    click.echo(f"\nlog          #{found.head}, {size(found.log_bytes)}, WAL {size(found.log_wal_bytes)}")
+    click.echo(f"projections  {size(found.state_bytes)}, WAL {size(found.state_wal_bytes)}")
     if found.superseded is not None:
         click.echo(f"state.db was damaged and is begun anew: {visible(found.superseded)}", err=True)
 
 
 def _health(each: ProjectionStatus) -> str:
     return each.health if each.detail is None else f"{each.health}: {visible(each.detail)}"
-
-
-def _size(count: int) -> str:
-    if count < 1024:
-        return plural(count, "byte")
-    size = float(count)
-    for unit in ("KiB", "MiB"):
-        size /= 1024
-        if size < 1024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} GiB"
 
 
 @click.command()

@@ -68,7 +68,9 @@ def search(
             sort=sort,
             hidden=hidden,
             marks=_BOLD if has_color() and not as_json else _MARKS,
-            width=160 if as_json else (terminal_width() if is_terminal() else PLAIN_WIDTH) - 4,
+            width=160
+            if as_json
+            else (terminal_width() if is_terminal() else PLAIN_WIDTH) - len("  assistant: "),
         )
         if as_json:
             emit_json({"hits": [_as_json(each) for each in result.hits], "ranked_over": result.ranked_over})

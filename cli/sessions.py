@@ -9,7 +9,7 @@ import click
 from ..projections.sessions import SessionLine
 from .options import at_option, home_option, json_option
 from .output import Column, emit_json, iso_us, plural, relative_time, table
-from .stream import answering, is_terminal, size, terminal_width
+from .stream import PLAIN_WIDTH, answering, is_terminal, size, terminal_width
 
 _REASONS = {
     "over_limit": ("over the limit", "over the limit"),
@@ -56,7 +56,11 @@ def list_(
                 click.echo(row)
             left_out = [plural(count, *_REASONS[name]) for name, count in listing.not_shown.items() if count]
             if left_out:
-                click.echo(f"\nNot shown: {', '.join(left_out)}. See them with --all.", err=not is_terminal())
+                from .paragraphs import wrap
+
+                footer = f"Not shown: {', '.join(left_out)}. See them with --all."
+                width = terminal_width() if is_terminal() else PLAIN_WIDTH
+                click.echo("\n" + "\n".join(wrap(footer, width)), err=not is_terminal())
 
 
 def summary(each: SessionLine) -> dict[str, object]:

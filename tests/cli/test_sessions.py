@@ -98,7 +98,7 @@ def test_on_a_terminal_the_footer_stands_under_the_list(run: Run) -> None:
     done = run("sessions", "list", "--limit", "1")
 
     assert done.stdout.endswith(
-        "\nNot shown: 1 over the limit, 1 archived, 1 older segment, 1 delegate. See them with --all.\n"
+        "\nNot shown: 1 over the limit, 1 archived, 1 older segment, 1 delegate. See them\nwith --all.\n"
     )
 
 
