@@ -1,0 +1,31 @@
+"""docs/field-cases.md: each case names tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "field-cases.md").read_text(encoding="utf-8")
+CASES = re.findall(r"^\| ([A-Z]\d+) \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
+EVERY = {
+    name
+    for path in (ROOT / "tests").rglob("test_*.py")
+    for name in re.findall(r"^\s*def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+}
+
+
+def test_every_row_of_the_page_is_read() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "---" not in line]
+
+    assert len(CASES) == len(rows) - 1  # but for the heading
+
+
+@pytest.mark.parametrize(("case", "tests"), CASES)
+def test_a_case_is_held_by_tests_that_exist(case: str, tests: str) -> None:
+    named = re.findall(r"`(test_\w+)`", tests)
+
+    assert named, case
+    assert set(named) <= EVERY, set(named) - EVERY
