@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -11,8 +12,14 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from .stream import put
+
+if TYPE_CHECKING:
+    from ..domain.errors import RetoldError
 
 WIDTH = 80
 
@@ -30,8 +37,7 @@ def demo(as_json: bool, keep: str | None) -> None:
             _as_json(home, killed)
             return
         lines = list(_told(home, killed, keep is not None))
-    for line in lines:
-        click.echo(line)
+    put(*lines)
 
 
 @contextlib.contextmanager
@@ -39,13 +45,31 @@ def _home(keep: str | None) -> Iterator[Path]:
     if keep is not None:
         from ..domain.errors import BadUsage
 
+        if not keep.strip():
+            raise BadUsage("--keep names no folder", hint="give it a folder that is not there")
         path = Path(keep).expanduser().absolute()
         if (path / "events.db").exists():
             raise BadUsage(f"{path} is a Retold home already", hint="give --keep a folder that is not there")
+        _check(path)
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="retold-demo-") as folder:
         yield Path(folder) / "home"
+
+
+def _check(path: Path) -> None:
+    """Whether a home can be made there, before a process of its own would find out.
+
+    Raises:
+        BadUsage, NoRoom.
+    """
+    from ..domain.errors import NoRoom
+    from ..infrastructure.home import make_home
+
+    try:
+        make_home(path)
+    except NoRoom as error:
+        raise NoRoom(error.message, hint="give --keep another folder") from error
 
 
 def play(home: Path) -> int:
@@ -53,23 +77,39 @@ def play(home: Path) -> int:
     from ..infrastructure.fold_ahead import child_env
 
     gateway = subprocess.Popen(  # noqa: S603 # this program itself
-        [sys.executable, "-m", GATEWAY, str(home)], stdout=subprocess.PIPE, text=True, env=child_env()
+        [sys.executable, "-m", GATEWAY, str(home)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=child_env(),
     )
-    assert gateway.stdout is not None  # for the type checker: it is a pipe
+    assert gateway.stdout is not None  # for the type checker: both are pipes
+    assert gateway.stderr is not None
     acknowledged = 0
-    with gateway.stdout:
+    compressed = False
+    with gateway:
         for line in gateway.stdout:
             if line.startswith("ack"):
                 acknowledged += 1
-            if line.startswith("compressed"):
+            compressed = line.startswith("compressed")
+            if compressed:
                 break
+        if not compressed:
+            raise _failed(gateway.stderr.read())
         # It has written the continuation, and not yet led the chat to it.
         gateway.send_signal(signal.SIGKILL)
-        gateway.wait()
     from .demo_gateway import restart
 
     restart(home)
     return acknowledged
+
+
+def _failed(said: str) -> RetoldError:
+    """The gateway ended by itself: the last thing that it said is why."""
+    from ..domain.errors import NoRoom
+
+    why = (said.strip().splitlines() or ["it did not say why"])[-1]
+    return NoRoom(f"the demo's gateway could not write its chat: {why}", hint="give --keep another folder")
 
 
 def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:
@@ -116,8 +156,14 @@ def _run(home: Path, *argv: str) -> list[str]:
     from .main import main
 
     out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        main([*argv, "--home", str(home)])
+    named = os.environ.get("RETOLD_HOME")
+    os.environ["RETOLD_HOME"] = str(home)  # as an option it would stand in every command that is shown
+    try:
+        with contextlib.redirect_stdout(out):
+            main(list(argv))
+    finally:
+        os.environ.pop("RETOLD_HOME")
+        os.environ.update({} if named is None else {"RETOLD_HOME": named})
     return out.getvalue().rstrip("\n").split("\n")
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from .options import home_option, json_option
-from .output import emit_json, plural, visible
+from .output import cell_width, emit_json, plural, visible
+from .paragraphs import fold, hanging
+from .stream import is_terminal, put, terminal_width
 
 if TYPE_CHECKING:
     from ..infrastructure.importers.report import ImportReport, Progress
@@ -38,7 +42,10 @@ def hermes(source: str | None, moved_from: str | None, home: Path, as_json: bool
     from ..infrastructure.importers.hermes import import_opened, opened
     from .progress import progress_bar
 
-    path = _folder(source or os.environ.get("HERMES_HOME") or "~/.hermes")
+    path = _folder(
+        (os.environ.get("HERMES_HOME") or "~/.hermes") if source is None else source, "the Hermes home"
+    )
+    before = None if moved_from is None else _folder(moved_from, "--moved-from")
     with (
         opened(path, home) as there,
         open_home(home, actor="import") as engine,
@@ -53,53 +60,70 @@ def hermes(source: str | None, moved_from: str | None, home: Path, as_json: bool
             engine,
             there,
             progress=advance,
-            moved_from=None if moved_from is None else _folder(moved_from),
+            moved_from=before,
         )
     if as_json:
         emit_json(done)
     else:
-        click.echo("\n".join(lines(done)))
+        put(*lines(done, terminal_width() if is_terminal() else None))
     return done.exit_code
 
 
-def _folder(text: str) -> Path:
+def _folder(text: str, what: str) -> Path:
+    if not text.strip():
+        from ..domain.errors import BadUsage
+
+        raise BadUsage(f"{what} is empty and names no folder", hint="name a folder, or leave it out")
     return Path(os.path.abspath(os.path.expanduser(text)))
 
 
-def lines(done: ImportReport) -> list[str]:
-    """The report for a person."""
-    told = [_headline(done)]
-    rest = [f"{count:,} {word}" for word, count in done.taken.items() if word not in _FIRST]
-    if rest:
-        told.append(_line("also taken", ", ".join(rest)))
-    unchanged = [f"{count:,} {word}" for word, count in done.unchanged.items() if count]
-    if unchanged and done.taken:
-        told.append(_line("unchanged", ", ".join(unchanged)))
+def lines(done: ImportReport, width: int | None = None) -> list[str]:
+    """The report for a person; wrapped at `width` cells where that is given."""
+    head, rest = _headline(done)
+    told = [head] if width is None else fold(head, width, indent=2)
+    unchanged = [_counted(count, words) for words, count in done.unchanged.items() if count]
     for label, found in (
+        ("also taken", [", ".join(rest)] if rest else []),
+        ("unchanged", [", ".join(unchanged)] if unchanged and done.taken else []),
         ("in conflict", done.conflicts),
         ("lost", done.lost),
         ("damaged", done.damage),
         ("skipped", done.skipped),
         ("differs", done.differences),
         ("note", done.notes),
+        ("recorded as", [f"#{done.position}; nothing in {done.path} was written"]),
     ):
-        told += [_line(label, each) for each in found]
-    told.append(_line("recorded as", f"#{done.position}; nothing in {visible(done.path)} was written"))
+        told += [line for each in found for line in _labelled(label, visible(each), width)]
     return told
 
 
-def _headline(done: ImportReport) -> str:
+def _headline(done: ImportReport) -> tuple[str, list[str]]:
+    """What was taken in, or that nothing was; and what else was, where that is more than the first line."""
     if not done.taken:
-        known = ", ".join(_counted(done.unchanged.get(word, 0), word) for word in _FIRST)
-        return f"nothing has changed since the last import ({known})"
-    taken = ", ".join(_counted(done.taken.get(word, 0), word) for word in _FIRST)
+        known = [_counted(done.unchanged[word], word) for word in _FIRST if done.unchanged.get(word)]
+        counted = f" ({', '.join(known)})" if known else ""
+        return f"nothing has changed since the last import{counted}", []
+    taken = [_counted(done.taken[word], word) for word in _FIRST if done.taken.get(word)]
+    rest = [_counted(count, words) for words, count in done.taken.items() if count and words not in _FIRST]
     version = "" if done.schema_version is None else f", schema {done.schema_version}"
-    return f"{taken} taken in {done.duration_s:.1f} s from {visible(done.path)}{version}"
+    said = ", ".join(taken or rest)
+    head = f"{said} taken in {done.duration_s:.1f} s from {visible(done.path)}{version}"
+    return head, rest if taken else []
+
+
+_PLURAL = re.compile(r"(ie)?s\b")
 
 
 def _counted(count: int, words: str) -> str:
-    return plural(count, words.removesuffix("s"))
+    """ "12 titles", "1 title", "1 message erased here"."""
+    many = "usage rows" if words == "usage" else words
+    one = _PLURAL.sub(lambda found: "y" if found[1] else "", many, count=1)
+    return plural(count, one, many)
 
 
-def _line(label: str, text: str) -> str:
-    return f"  {label:<{_LABEL_CELLS}}{visible(text)}"
+def _labelled(label: str, text: str, width: int | None) -> Iterator[str]:
+    indent = _LABEL_CELLS + 2
+    if width is None or cell_width(text) <= width - indent:
+        yield f"  {label:<{_LABEL_CELLS}}{text}"
+    else:
+        yield from hanging(label, [text], indent=indent, width=width)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from ..domain.errors import FileReplaced
+from ..domain.errors import BadUsage, FileReplaced
 from ..domain.events import Recorded
 from ..infrastructure.home import EVENTS
 from ..infrastructure.log import Log
-from ..infrastructure.log_lines import Selection, Unreadable, entries, select, upto
+from ..infrastructure.log_lines import Hole, Selection, Unreadable, entries, select, upto
 from .event_lines import as_json, line
 from .options import at_option, home_option, json_option
+from .output import visible
 from .stream import encode, is_terminal, terminal_width, write_bytes
 
 POLL_S = 0.05
@@ -49,11 +51,15 @@ def log(
     """Print the events, one a line.
 
     Position, when it happened (≤: not after), stream, type, who wrote it, and what it says. With
-    --json each line is an object. Exit code 5 if an event could not be decoded.
+    --json each line is an object. Exit code 5 if an event could not be read.
     """
     from ..infrastructure.clock import now_us
     from ..infrastructure.when import parse_point
 
+    if follow and at is not None:
+        raise BadUsage("--follow looks ahead, and --at looks back", hint="give one of them")
+    if limit is not None:
+        limit = min(limit, sys.maxsize)  # no log is longer
     now = now_us()
     opened = Log(home / EVENTS, read_only=True)
     file = _file(opened.path)
@@ -63,13 +69,16 @@ def log(
             stream=stream,
             types=types,
             since=None if since is None else parse_point(since, now_us=now),
-            at=None if at is None else parse_point(at, now_us=now),
+            at=None if at is None else parse_point(at, now_us=now, whole_minutes=True),
         )
         put = _put_json if as_json else _put_line
         damaged = False
         last = opened.head().position
         for event in entries(opened, chosen, limit=limit, newest=since is None):
             put(event)
+            if isinstance(event, Hole):
+                last, damaged = max(last, event.last), True
+                continue
             last = max(last, event.position)
             damaged = damaged or isinstance(event.payload, Unreadable)
         if follow:
@@ -80,11 +89,19 @@ def log(
     return EXIT_DAMAGED if damaged else 0
 
 
-def _put_json(event: Recorded) -> None:
+def _put_json(event: Recorded | Hole) -> None:
+    if isinstance(event, Hole):
+        told = {"position": event.first, "last": event.last, "payload_state": "unreadable", "why": event.why}
+        write_bytes(encode(told) + b"\n")
+        return
     write_bytes(encode(as_json(event)) + b"\n")
 
 
-def _put_line(event: Recorded) -> None:
+def _put_line(event: Recorded | Hole) -> None:
+    if isinstance(event, Hole):
+        where = f"#{event.first}" if event.first == event.last else f"#{event.first} to #{event.last}"
+        click.echo(f"{where} cannot be read (damaged: {visible(event.why)}); see: retold verify")
+        return
     click.echo(line(event, width=terminal_width() if is_terminal() else None))
 
 
@@ -97,14 +114,14 @@ def _file(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _following(opened: Log, file: tuple[int, int] | None, chosen: Selection, last: int) -> Iterator[Recorded]:
+def _following(
+    opened: Log, file: tuple[int, int] | None, chosen: Selection, last: int
+) -> Iterator[Recorded | Hole]:
     """What is appended after `last`, by whichever process, until somebody interrupts.
 
     Raises:
         FileReplaced: another file stands where this log was opened.
     """
-    import sys
-
     seen = None
     while True:
         sys.stdout.flush()

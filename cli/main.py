@@ -76,14 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; a command may return one, else it is 0."""
     args = list(sys.argv[1:] if argv is None else argv)
     gc.set_threshold(50_000, 20, 20)  # hardly anything here is cyclic; to look for it costs a twentieth
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # no text may fail for the terminal's encoding
             stream.reconfigure(errors="backslashreplace")
     code = 0
     try:
         code = _run(args)
-        if sys.stdout is not None:  # it is, when started with standard output closed
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:  # `retold log | head`: the reader has what it wanted
         _drop_stdout()
         return EXIT_BROKEN_PIPE
@@ -91,6 +91,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_stdout()
         return code or _no_room(error, as_json=False)
     return code
+
+
+def _open_closed() -> None:
+    """Send to nowhere what was started closed (`retold audit >&-`): who asks so wants the exit code.
+
+    No database may get the number of standard output, where a stray line would end in it.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 # open as long as the process
 
 
 def _run(args: list[str]) -> int:

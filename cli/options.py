@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+from click.core import ParameterSource
+
+from ..domain.shell import shell_word
+
+MOST = 10**18
+"""No count and no id is larger; SQLite holds no number of more than 64 bits."""
+COUNT = click.IntRange(min=0, max=MOST)
+"""The type of every option that says how many, or which message."""
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -24,6 +32,14 @@ def home_option(command: Command) -> Command:
         callback=_as_path,
         help="The Retold home to use.",
     )(command)
+
+
+def with_home(home: Path) -> str:
+    """The option that makes a command find this home, where it was named by hand; else ""."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None or ctx.get_parameter_source("home") is not ParameterSource.COMMANDLINE:
+        return ""
+    return f" --home {shell_word(str(home))}"
 
 
 def json_option(command: Command) -> Command:

@@ -30,6 +30,17 @@ def wrap(text: str, width: int) -> list[str]:
     return [*lines, line] if line else lines
 
 
+def fold(line: str, width: int, *, indent: int) -> list[str]:
+    """A line that is too long goes on under itself, `indent` cells in, broken at spaces."""
+    shown = visible(line).rstrip()
+    if cell_width(shown) <= width:
+        return [shown]
+    lead = shown[: len(shown) - len(shown.lstrip())]
+    head = wrap(shown, width - len(lead))[0]
+    rest = " ".join(shown.split())[len(head) :]
+    return [lead + head, *(" " * indent + each for each in wrap(rest, width - indent))]
+
+
 def hanging(label: str, paragraphs: Iterable[str], *, indent: int, width: int) -> Iterator[str]:
     """Paragraphs beside a label that stands two cells in; none for no paragraphs."""
     lead = f"  {label}"

@@ -9,7 +9,7 @@ import click
 
 from .options import home_option, json_option
 from .output import Column, emit_json, plural, table, visible
-from .stream import size
+from .stream import put, size
 
 if TYPE_CHECKING:
     from ..infrastructure.rebuild import Difference, Rebuilt
@@ -56,11 +56,11 @@ def _show(found: Status) -> None:
         ]
         for each in found.projections
     ]
-    click.echo("\n".join(table(rows, columns)))
-    click.echo(f"\nlog          #{found.head}, {size(found.log_bytes)}, WAL {size(found.log_wal_bytes)}")
-    click.echo(f"projections  {size(found.state_bytes)}, WAL {size(found.state_wal_bytes)}")
+    put(*table(rows, columns))
+    put("", f"log          #{found.head}, {size(found.log_bytes)}, WAL {size(found.log_wal_bytes)}")
+    put(f"projections  {size(found.state_bytes)}, WAL {size(found.state_wal_bytes)}")
     if found.superseded is not None:
-        click.echo(f"state.db was damaged and is begun anew: {visible(found.superseded)}", err=True)
+        put(f"state.db was damaged and is begun anew: {visible(found.superseded)}", err=True)
 
 
 def _health(each: ProjectionStatus) -> str:
@@ -118,8 +118,8 @@ def rebuild(names: tuple[str, ...], home: Path, as_json: bool) -> int:
 
 def _tell(each: Rebuilt) -> None:
     if each.failed is not None:
-        click.echo(f"{each.name}: NOT told again, its fold failed: {visible(each.failed)}")
-        click.echo("  it is set aside; what was there stays, and the log is untouched")
+        put(f"{each.name}: NOT told again, its fold failed: {visible(each.failed)}")
+        put("  it is set aside; what was there stays, and the log is untouched")
         return
     resumed = f", going on from #{each.resumed_at}" if each.resumed_at else ""
     rows = sum(each.rows.values())
@@ -131,9 +131,9 @@ def _tell(each: Rebuilt) -> None:
         verdict = "equal to what was there"
     else:
         verdict = "differed from what was there, and is right now"
-    click.echo(f"{each.name}: {plural(each.events, 'event')}, {plural(rows, 'row')}{resumed}: {verdict}")
+    put(f"{each.name}: {plural(each.events, 'event')}, {plural(rows, 'row')}{resumed}: {verdict}")
     for difference in each.differences:
-        click.echo(f"  {_difference(difference)}")
+        put(f"  {_difference(difference)}")
 
 
 def _difference(found: Difference) -> str:

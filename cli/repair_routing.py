@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .options import at_option, home_option, json_option
-from .output import emit_json, iso_us, visible
+from .output import emit_json, iso_us
+from .paragraphs import fold
+from .stream import is_terminal, put, say, terminal_width
 
 if TYPE_CHECKING:
     from ..domain.repair import Record
@@ -62,12 +64,18 @@ def repair_routing(
             for each in records
             if everything or each.source not in by_nature
         ]
-        for remark in view.remarks():
-            click.echo(f"retold: {remark}", err=True)
+        say(view.remarks())
     if as_json:
         emit_json(_json(shown, by_nature, max_gap_seconds))
     else:
-        click.echo("\n".join(visible(line) for line in _lines(shown, {} if everything else by_nature)))
+        put(*_folded(_lines(shown, {} if everything else by_nature)))
+
+
+def _folded(lines: Iterator[str]) -> Iterator[str]:
+    """Hermes' wording line for line; on a terminal what is longer than it goes on under itself."""
+    if not is_terminal():
+        return lines
+    return (part for line in lines for part in fold(line, terminal_width(), indent=4))
 
 
 def _lines(records: Sequence[Record], hidden: Mapping[str, int]) -> Iterator[str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .options import at_option, home_option, json_option
+from ..domain.shell import shell_word
+from .options import COUNT, at_option, home_option, json_option, with_home
 from .output import emit_json, iso_us, plural, relative_time, visible
-from .stream import PLAIN_WIDTH, answering, bold, has_color, is_terminal, say, terminal_width
+from .stream import PLAIN_WIDTH, answering, bold, has_color, is_terminal, put, say, terminal_width
 
 if TYPE_CHECKING:
     from ..projections.search import Hit, SearchResult, Sort
@@ -21,8 +21,8 @@ _BOLD = ("\x1b[1m", "\x1b[0m")
 
 @click.command(context_settings={"ignore_unknown_options": True})  # `--force` is a fine thing to look for
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(min=0), default=10, show_default=True, help="At most so many.")
-@click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Pass over the first N.")
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
+@click.option("--offset", type=COUNT, default=0, metavar="N", help="Pass over the first N.")
 @click.option("--role", "roles", multiple=True, metavar="R", help="Only what this role said; repeatable.")
 @click.option("--source", metavar="S", help="Only sessions of this source.")
 @click.option(
@@ -75,7 +75,7 @@ def search(
         if as_json:
             emit_json({"hits": [_as_json(each) for each in result.hits], "ranked_over": result.ranked_over})
         else:
-            _tell(result, " ".join(query), offset, view.now_us, _with_home(home))
+            _tell(result, " ".join(query), offset, view.now_us, with_home(home))
         say(result.notes)
 
 
@@ -107,31 +107,21 @@ def _as_json(hit: Hit) -> dict[str, object]:
     }
 
 
-def _tell(result: SearchResult, query: str, offset: int, now_us: int, with_home: str) -> None:
+def _tell(result: SearchResult, query: str, offset: int, now_us: int, there: str) -> None:
     if not result.hits:
         where = f" beyond the first {offset}" if offset and result.conversations else ""
-        click.echo(f"Nothing was found for '{visible(query)}'{where}.")
+        put(f"Nothing was found for '{visible(query)}'{where}.")
         return
     for index, hit in enumerate(result.hits):
         if index:
-            click.echo()
+            put("")
         when = relative_time(hit.at_us, now_us)
         mark = "" if hit.visibility == "live" else f"  [{hit.visibility}]"
-        click.echo(
-            f"{bold(hit.title or '—')}  {when}  {visible(hit.source)}  {visible(hit.session_id)}{mark}"
-        )
-        click.echo(f"  {visible(hit.role)}: {hit.snippet}")
+        put(f"{bold(hit.title or '—')}  {when}  {visible(hit.source)}  {visible(hit.session_id)}{mark}")
+        put(f"  {visible(hit.role)}: {hit.snippet}")
         more = f"  (and {plural(hit.more, 'further hit')} there)" if hit.more else ""
-        click.echo(f"  retold sessions show {shlex.quote(hit.session_id)}{with_home}{more}")
+        put(f"  retold sessions show {shell_word(hit.session_id)}{there}{more}")
     left = result.conversations - offset - len(result.hits)
     if left > 0:
         next_page = f"--offset {offset + len(result.hits)}"
-        click.echo(f"\n{plural(left, 'more conversation')}: {next_page}", err=not is_terminal())
-
-
-def _with_home(home: Path) -> str:
-    """The option that makes a command find this home, where it was named by hand."""
-    from click.core import ParameterSource
-
-    asked = click.get_current_context().get_parameter_source("home")
-    return f" --home {shlex.quote(str(home))}" if asked is ParameterSource.COMMANDLINE else ""
+        put("", f"{plural(left, 'more conversation')}: {next_page}", err=not is_terminal())

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from ..projections.sessions import SessionLine
-from .options import at_option, home_option, json_option
+from .options import COUNT, at_option, home_option, json_option
 from .output import Column, emit_json, iso_us, plural, relative_time, table
-from .stream import PLAIN_WIDTH, answering, is_terminal, size, terminal_width
+from .stream import PLAIN_WIDTH, answering, is_terminal, put, size, terminal_width
 
 _REASONS = {
     "over_limit": ("over the limit", "over the limit"),
@@ -23,7 +23,7 @@ _REASONS = {
 
 @click.command("list")
 @click.option("--source", metavar="S", help="Only sessions of this source (telegram, cli, tool, …).")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="At most so many.")
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
 @click.option("--workspace", metavar="W", help="Only sessions whose project folder has W in its path.")
 @click.option("--all", "everything", is_flag=True, help="No limit; archived and child sessions too.")
 @home_option
@@ -52,15 +52,14 @@ def list_(
         if as_json:
             emit_json({"sessions": [summary(each) for each in listing.rows], "not_shown": listing.not_shown})
         else:
-            for row in _rows(listing.rows, view.now_us):
-                click.echo(row)
+            put(*_rows(listing.rows, view.now_us))
             left_out = [plural(count, *_REASONS[name]) for name, count in listing.not_shown.items() if count]
             if left_out:
                 from .paragraphs import wrap
 
                 footer = f"Not shown: {', '.join(left_out)}. See them with --all."
                 width = terminal_width() if is_terminal() else PLAIN_WIDTH
-                click.echo("\n" + "\n".join(wrap(footer, width)), err=not is_terminal())
+                put("", *wrap(footer, width), err=not is_terminal())
 
 
 def summary(each: SessionLine) -> dict[str, object]:
@@ -86,7 +85,7 @@ def _rows(rows: list[SessionLine], now_us: int) -> list[str]:
         (
             each.title or "—",
             each.preview or "—",
-            relative_time(each.last_active_us or each.started_us, now_us),
+            relative_time(_last_active(each, now_us), now_us),
             each.source + (" (archived)" if each.archived else ""),
             each.id,
         )
@@ -106,6 +105,13 @@ def _rows(rows: list[SessionLine], now_us: int) -> list[str]:
     return list(table(cells, columns))
 
 
+def _last_active(each: SessionLine, now_us: int) -> int:
+    """When it was used last; no activity counts as later than it was recorded, but a start may be."""
+    if each.started_us > now_us:
+        return each.started_us
+    return each.last_active_us or each.started_us
+
+
 def _widths(cells: list[tuple[str, str, str, str, str]]) -> tuple[int, int]:
     """Cells for title and preview: what the other columns leave, since an id is never cut."""
     taken = sum(max(len(name), *(len(row[at]) for row in cells)) for at, name in _FIXED)
@@ -120,10 +126,10 @@ _FIXED = ((2, "Last Active"), (3, "Source"), (4, "ID"))
 
 @click.command()
 @click.argument("session")
-@click.option("--first", type=click.IntRange(min=0), metavar="N", help="Only the first N messages.")
-@click.option("--last", type=click.IntRange(min=0), metavar="N", help="Only the last N messages.")
-@click.option("--after", type=int, metavar="ID", help="Only messages after this one.")
-@click.option("--before", type=int, metavar="ID", help="Only messages before this one.")
+@click.option("--first", type=COUNT, metavar="N", help="Only the first N messages.")
+@click.option("--last", type=COUNT, metavar="N", help="Only the last N messages.")
+@click.option("--after", type=COUNT, metavar="ID", help="Only messages after this one.")
+@click.option("--before", type=COUNT, metavar="ID", help="Only messages before this one.")
 @click.option("--full", is_flag=True, help="Whole tool calls and results, not one line each.")
 @home_option
 @at_option
@@ -158,7 +164,7 @@ def show(
             transcript.emit(summary(found.line), found, said)
         else:
             for each in transcript.lines(found, said, full=full):
-                click.echo(each)
+                put(each)
 
 
 @click.command()
@@ -182,7 +188,7 @@ def tree(home: Path, at: str | None, as_json: bool, session: str) -> None:
             branches.emit(asked, nodes)
         else:
             for each in branches.lines(asked, nodes):
-                click.echo(each)
+                put(each)
 
 
 @click.command()
@@ -212,11 +218,11 @@ def stats(home: Path, at: str | None, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"Total sessions: {sessions:,}\nTotal messages: {messages:,}")
+    put(f"Total sessions: {sessions:,}", f"Total messages: {messages:,}")
     for each in sources:
         said = plural(each.messages, "message")
-        click.echo(f"  {each.source}: {plural(each.sessions, 'session')}, {said}")
-    click.echo(f"Log: {size(log_bytes)} ({plural(events, 'event')})\nProjections: {size(state_bytes)}")
+        put(f"  {each.source}: {plural(each.sessions, 'session')}, {said}")
+    put(f"Log: {size(log_bytes)} ({plural(events, 'event')})", f"Projections: {size(state_bytes)}")
 
 
 def _on_disk(path: Path) -> int:

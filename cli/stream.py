@@ -16,6 +16,8 @@ from .output import visible
 
 _encode = msgspec.json.Encoder().encode
 PLAIN_WIDTH = 160
+_BOLD = ("\x1b[1m", "\x1b[0m")
+_STYLE = re.compile("(\x1b\\[[01]m)")
 _LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())
 
 
@@ -106,7 +108,17 @@ def terminal_width() -> int:
 def bold(text: str) -> str:
     """`text` in bold where a terminal reads it."""
     shown = visible(text)
-    return f"\x1b[1m{shown}\x1b[0m" if has_color() else shown
+    return shown.join(_BOLD) if has_color() else shown
+
+
+def put(*lines: str, err: bool = False) -> None:
+    """Print lines of an answer. Nothing in them has power over the terminal but `bold` itself."""
+    pieces = (line if line.isprintable() else "".join(map(_tamed, _STYLE.split(line))) for line in lines)
+    print("\n".join(pieces), file=sys.stderr if err else sys.stdout)
+
+
+def _tamed(piece: str) -> str:
+    return piece if piece in _BOLD and has_color() else visible(piece)
 
 
 def has_color() -> bool:
@@ -139,4 +151,4 @@ def answering(home: Path, at: str | None, *, settle: bool = False) -> Iterator[V
 def say(lines: Iterable[str]) -> None:
     """Words about the answer, for people: standard error."""
     for each in lines:
-        print(visible(each), file=sys.stderr)
+        put(each, err=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import at_option, home_option, json_option
+from .options import at_option, home_option, json_option, with_home
 from .output import emit_json, iso_us
+from .stream import put, say
 
 if TYPE_CHECKING:
     from ..domain.audit import Finding
     from ..domain.chats import Candidate
-    from ..infrastructure.reading import View
     from .chats.answer import Answer
 
 
@@ -34,13 +34,13 @@ def why(chat: str, home: Path, at: str | None, as_json: bool) -> int:
 
     with reading(home, at) as view:
         answer = answer_for(view, chat)
-        _remark(view)
+        say(view.remarks())
         if as_json:
             emit_json(_why_json(answer))
         else:
             from .chats.text import lines
 
-            click.echo("\n".join(lines(view, answer)))
+            put(*lines(view, answer, with_home(home)))
     return 1 if answer.findings else 0
 
 
@@ -61,13 +61,13 @@ def audit(home: Path, at: str | None, as_json: bool) -> int:
         known = world(view.db)
         findings = audit_world(known)
         chats = len({*known.routes, *known.by_key})
-        _remark(view)
+        say(view.remarks())
         if as_json:
             emit_json({"findings": [finding_json(each) for each in findings], "chats": chats})
         else:
             from .chats.audit_text import lines
 
-            click.echo("\n".join(lines(known, findings, chats, now_us=view.now_us)))
+            put(*lines(known, findings, chats, now_us=view.now_us, home=with_home(home)))
     return 1 if findings else 0
 
 
@@ -118,8 +118,3 @@ def _candidates_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
         }
         for each in candidates
     ]
-
-
-def _remark(view: View) -> None:
-    for remark in view.remarks():
-        click.echo(f"retold: {remark}", err=True)

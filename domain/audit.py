@@ -8,8 +8,7 @@ a key that moved forward, and a person's own reset, /resume or handoff, are soun
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -18,7 +17,8 @@ from .chats import CHOSEN_CAUSES, Candidate, Chats, evidence_of
 from .ends import SWITCH, is_hard, is_reset
 from .facts import ConflictFacts, RouteFacts, SessionFacts, World
 from .keys import canonical_whatsapp
-from .repair import CONTESTED, Donors
+from .repair import CONTESTED, Donors, Record, last_seen_us
+from .shell import shell_word
 
 Kind = Literal[
     "jumped_back",
@@ -100,19 +100,24 @@ def explain(world: World, key: str) -> Explanation:
     if route is not None and route.session_id in world.sessions:
         known.setdefault(route.session_id, world.sessions[route.session_id])
     ordered = sorted(known.values(), key=lambda s: (s.started_us, s.id))
-    findings = tuple(
-        finding
-        for finding in _audit(chats)
-        if finding.key == key
-        or finding.session_id in known
-        or any(candidate.session_id in known for candidate in finding.candidates)
-    )
+    findings = tuple(finding for finding in _audit(chats) if finding.key == key or concerns(finding, known))
     return Explanation(
         key=key,
         route=route,
         candidates=tuple(chats.candidate(session, key) for session in ordered),
         findings=findings,
         sessions=tuple(session.id for session in ordered),
+    )
+
+
+def concerns(finding: Finding, session_ids: Container[str]) -> bool:
+    """Whether a finding is about any of these sessions, or weighs one of them.
+
+    One that merely fell quiet last before a stranded session began, outside the window, has no part.
+    """
+    outside = finding.facts.get("last_keyed")
+    return finding.session_id in session_ids or any(
+        each.session_id in session_ids and each.session_id != outside for each in finding.candidates
     )
 
 
@@ -257,7 +262,7 @@ def two_continuations(chats: Chats) -> Iterator[Finding]:
             f" {', '.join(twin.id for twin in twins)}; {recent.id} was in use last.{leads}",
             evidence=evidence_of(parent, *twins, routes=(route,) if route else ()),
             candidates=tuple(chats.candidate(twin, key) for twin in twins),
-            remedy=f"retold sessions tree {parent.id}",
+            remedy=_tree(parent.id),
             facts=facts | ({"leads_to": route.session_id} if route else {}),
         )
 
@@ -281,7 +286,7 @@ def crossed_key(chats: Chats) -> Iterator[Finding]:
                 detail=f"{child.id} continues {parent.id} but bears {', '.join(differing)}.",
                 evidence=evidence_of(parent, child),
                 candidates=tuple(chats.candidate(s) for s in (parent, child)),
-                remedy=f"retold sessions tree {parent.id}",
+                remedy=_tree(parent.id),
                 facts={"parent": parent.id},
             )
 
@@ -311,27 +316,35 @@ def identity_lost(chats: Chats) -> Iterator[Finding]:
                 detail=f"{session.id} bore the key {session.lost_key} and has lost it.",
                 evidence=evidence_of(session),
                 candidates=(chats.candidate(session, session.lost_key),),
-                remedy=_REPAIR if repairable else f"retold sessions show {session.id}",
+                remedy=_REPAIR if repairable else _show(session.id),
             )
 
 
 def stranded(chats: Chats) -> Iterator[Finding]:
     """A session with messages and no key, of a source whose sessions have keys here."""
     donors = Donors(chats.world)
+    claims: dict[str | None, list[Record]] = {}
+    for record in chats.records.values():
+        claims.setdefault(record.donor_id, []).append(record)
     for record in chats.records.values():
         orphan = chats.world.sessions[record.orphan_id]
         if orphan.source_gone:
             continue
         named = [chats.world.sessions[donor_id] for donor_id in record.donor_ids]
         facts: dict[str, str | int] = {"claims": len(named)}
-        remedy = f"retold sessions show {orphan.id}"
+        remedy = _show(orphan.id)
         key = None
+        outside: list[Candidate] = []
+        rivals: list[SessionFacts] = []
         if record.adoptable and record.donor_id is not None:
             key, remedy = record.session_key, _REPAIR
             detail = f"Only {record.donor_id} can be what it goes on from ({record.evidence})."
             facts["evidence"] = record.evidence
         elif record.reason == CONTESTED:
-            detail = f"Another session without a key could go on from {record.donor_id} as well."
+            claimants = [chats.world.sessions[each.orphan_id] for each in claims[record.donor_id]]
+            rivals = [each for each in claimants if each.id != orphan.id][:_MOST_NAMED]
+            others = rivals[0].id if len(claimants) == 2 else f"{len(claimants) - 1} others without a key"
+            detail = f"It could go on from {record.donor_id}, and so could {others}."
         elif named:
             detail = f"It could go on from any of {', '.join(s.id for s in named)}."
         elif orphan.parent_id:
@@ -343,15 +356,17 @@ def stranded(chats: Chats) -> Iterator[Finding]:
                 detail += f" Further up, {ancestor.id} bears one: adopt its parent first."
                 remedy = _REPAIR
             else:
-                remedy = f"retold sessions tree {orphan.id}"
+                remedy = _tree(orphan.id)
         else:
             detail = "No session with a key fell quiet when it began."
             nearest = donors.last_before(orphan)
             if nearest is not None:
-                apart_us = orphan.started_us - (nearest.last_active_us or nearest.started_us)
+                apart_us = orphan.started_us - last_seen_us(nearest)
                 detail += f" The last one before it is {nearest.id}."
                 facts |= {"last_keyed": nearest.id, "apart_us": apart_us}
                 needed_s = math.ceil(apart_us / 1_000_000)
+                how = f"fell quiet {needed_s} s before it began; outside the window"
+                outside = [Candidate(nearest.id, how, nearest.last_active_us)]
                 if [donor.id for donor in donors.within(orphan, needed_s)] == [nearest.id]:
                     remedy = f"{_REPAIR} --max-gap-seconds {needed_s}"
         yield Finding(
@@ -360,7 +375,7 @@ def stranded(chats: Chats) -> Iterator[Finding]:
             session_id=orphan.id,
             detail=f"{orphan.id} has messages but no key to be found by. {detail}",
             evidence=evidence_of(orphan, *named),
-            candidates=tuple(chats.candidate(session, session.key) for session in named),
+            candidates=(*(chats.candidate(each, each.key) for each in (*named, *rivals)), *outside),
             remedy=remedy,
             facts=facts,
         )
@@ -385,7 +400,7 @@ def source_conflict(chats: Chats) -> Iterator[Finding]:
             session_id=session_id,
             detail=f"The source changed {columns} of {what}, as was done here too; ours stays.",
             evidence=tuple(sorted({conflict.position for conflict in conflicts})),
-            remedy=f"retold sessions show {session_id}" if session_id else other,
+            remedy=_show(session_id) if session_id else other,
             facts=facts,
         )
 
@@ -395,4 +410,12 @@ _MOST_NAMED: Final = 20  # a chat may hold thousands of sessions that nobody end
 
 
 def _why(key: str) -> str:
-    return f"retold why {shlex.quote(key)}"
+    return f"retold why {shell_word(key)}"
+
+
+def _show(session_id: str) -> str:
+    return f"retold sessions show {shell_word(session_id)}"
+
+
+def _tree(session_id: str) -> str:
+    return f"retold sessions tree {shell_word(session_id)}"

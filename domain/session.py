@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from . import events as e
 from .ends import is_hard
-from .errors import RuleBroken, SessionOver
+from .errors import BadUsage, RuleBroken, SessionOver
 from .text import is_blank, scrub
 
 
@@ -61,7 +62,19 @@ class Session(msgspec.Struct, frozen=True):
         Raises:
             SessionOver: it ended hard, or a continuation took over; the error names it.
             RuleBroken: blank content and no tool calls, or a role without a name.
+            BadUsage: content, or another text, that is none.
         """
+        texts = {
+            "role": role,
+            "content": content,
+            "tool_calls": tool_calls,
+            "tool_name": tool_name,
+            "tool_call_id": tool_call_id,
+            "platform_message_id": platform_message_id,
+            "finish_reason": finish_reason,
+            "reasoning": reasoning,
+        }
+        _refuse_no_text(f"session {self.id}", texts)
         if self.successor is not None or self.hard_end:
             raise SessionOver(self.id, successor=self.successor)
         if is_blank(role):
@@ -72,18 +85,8 @@ class Session(msgspec.Struct, frozen=True):
             raise RuleBroken(
                 f"session {self.id}: a message needs content or tool calls", hint="nothing was written"
             )
-        texts = {
-            "content": content,
-            "tool_calls": tool_calls,
-            "tool_name": tool_name,
-            "tool_call_id": tool_call_id,
-            "platform_message_id": platform_message_id,
-            "finish_reason": finish_reason,
-            "reasoning": reasoning,
-        }
         clean, scrubbed = _scrubbed(texts)
-        role, odd_role = scrub(role)
-        return e.MessageAppended(role=role, token_count=token_count, scrubbed=scrubbed or odd_role, **clean)
+        return e.MessageAppended(token_count=token_count, scrubbed=scrubbed, **clean)
 
     def end(self, reason: str) -> e.SessionEnded | None:
         """End it. None where the end that stands already holds: hard beats soft, else the first wins."""
@@ -101,6 +104,15 @@ class Session(msgspec.Struct, frozen=True):
         if self.successor is not None or self.hard_end:
             raise SessionOver(self.id, successor=self.successor)
         return e.SessionReopened() if self.end_reason is not None else None
+
+    def resume(self) -> e.SessionReopened | None:
+        """Take any end back, since a person chose to go on with it. None where nothing is to be opened.
+
+        A session that goes on as another stays closed: it has one continuation, which takes the messages.
+        """
+        if self.successor is not None or self.end_reason is None:
+            return None
+        return e.SessionReopened()
 
     def archive(self) -> e.SessionArchived | None:
         """Hide it from lists. None where it is archived."""
@@ -156,12 +168,23 @@ def created(
             model_config, cwd, git_branch, git_repo_root, profile_name.
 
     Raises:
-        RuleBroken: a source without a name.
+        RuleBroken: a source without a name. BadUsage: a text that is none.
     """
+    _refuse_no_text("a session", {"source": source, "key": key, "parent": parent, **identity})
     if is_blank(source):
         raise RuleBroken("a session needs a source", hint="cli, telegram, …")
     clean, _ = _scrubbed({"source": source, "session_key": key, "parent_session_id": parent, **identity})
     return e.SessionCreated(**clean, parent_kind=(parent_kind or "child") if parent else None)
+
+
+def _refuse_no_text(what: str, values: Mapping[str, object]) -> None:
+    """Types are only hints to a caller: whatever is no text is refused before anything is made of it."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, str):
+            hint = "nothing was written"
+            if name in ("content", "tool_calls"):
+                hint = "structured content is text for now: '\\0json:' and its JSON; tool calls are JSON text"
+            raise BadUsage(f"{what}: {name} may be a str or None, not {type(value).__name__}", hint=hint)
 
 
 def _scrubbed(texts: dict[str, str | None]) -> tuple[dict[str, Any], bool]:

@@ -11,7 +11,7 @@ from ..domain.errors import LogDamaged, ProjectionDamaged
 from ..domain.events import BY_TOPIC
 from ..projections.base import Projection
 from .log import Head, Log
-from .past_damage import UNREADABLE, event_at
+from .past_damage import readable
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -98,6 +98,8 @@ def why_tell_again(checkpoint: Checkpoint, projection: type[Projection], log: Lo
     if checkpoint.log_id != log.identity.log_id:
         return "it was told from another log"
     if checkpoint.position > head.position:
+        if not head.chain:  # the log's end cannot be read; these rows may be all that is left of it
+            return None
         return f"it had come to #{checkpoint.position}, and the log ends at #{head.position}"
     try:
         chain = log.chain_at(checkpoint.position)
@@ -121,11 +123,3 @@ def why_tell_again(checkpoint: Checkpoint, projection: type[Projection], log: Lo
 def is_newer(checkpoint: Checkpoint, projection: type[Projection]) -> bool:
     """Whether a newer program folded it: then this one neither folds into it nor rebuilds it."""
     return checkpoint.fold_version > projection.version
-
-
-def readable(log: Log, position: int) -> bool:
-    """Whether the event at `position` can be read and decoded."""
-    try:
-        return event_at(log, position) is not None
-    except UNREADABLE:
-        return False

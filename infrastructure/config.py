@@ -77,26 +77,53 @@ def load_config(home: Path) -> Config:
     try:
         config = msgspec.convert(value, Config)
     except msgspec.ValidationError as error:
-        raise BadConfig(f"{path}{_line(text, str(error))}: {error}", hint="mend or remove the key") from error
+        where, hint = _place(text, str(error))
+        raise BadConfig(f"{path}{where}: {error}", hint=hint) from error
     if config.timezone is not None:
         try:
             ZoneInfo(config.timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise BadConfig(
-                f"{path}{_line(text, '`timezone`')}: '{config.timezone}' is no time zone",
+                f"{path}{_place(text, '`timezone`')[0]}: '{config.timezone}' is no time zone",
                 hint="give an IANA name like Europe/Berlin",
             ) from None
     return config
 
 
-def _line(text: str, problem: str) -> str:
-    """`, line N` for the key that a message of msgspec's names, if it stands in the text."""
+_VALUES = {
+    "timezone": "timezone is an IANA name like Europe/Berlin",
+    "log": "log holds synchronous",
+    "log.synchronous": "log.synchronous is FULL or NORMAL",
+    "mirror": "mirror holds enabled",
+    "mirror.enabled": "mirror.enabled is true or false",
+}
+
+
+def _place(text: str, problem: str) -> tuple[str, str]:
+    """`, line N` for the key that a message of msgspec's names, and what may stand there."""
     import re
 
-    names = re.findall(r"`\$?\.?([\w.]+)`", problem)
-    for name in reversed(names):
-        key = name.rsplit(".", 1)[-1]
-        for number, line in enumerate(text.splitlines(), 1):
-            if re.match(rf"\s*['\"]?{re.escape(key)}['\"]?\s*:", line):
-                return f", line {number}"
-    return ""
+    import yaml
+
+    lines: dict[str, int] = {}
+    _keys(yaml.compose(text, Loader=yaml.SafeLoader), "", lines)
+    path = next(iter(re.findall(r"`\$\.([^`]+)`", problem)), "")
+    unknown = next(iter(re.findall(r"unknown field `([^`]+)`", problem)), "")
+    names = [f"{path}.{unknown}".strip(".")] if unknown else [path]
+    names += re.findall(r"`([^`$]+)`", problem)
+    number = next((lines[name] for name in names if name in lines), None)
+    where = "" if number is None else f", line {number}"
+    if unknown in _VALUES and "." in unknown:
+        section, key = unknown.split(".")
+        return where, f"write it as {key} inside {section}: {{{key}: ...}}; {_VALUES[unknown]}"
+    if not unknown and path in _VALUES:
+        return where, _VALUES[path]
+    return where, f"mend or remove the key; known are {', '.join(_VALUES)}"
+
+
+def _keys(node: Any, above: str, lines: dict[str, int]) -> None:
+    """The line of each key, by its path."""
+    for key, value in getattr(node, "value", None) or () if getattr(node, "id", "") == "mapping" else ():
+        name = f"{above}.{key.value}".strip(".") if isinstance(key.value, str) else above
+        lines.setdefault(name, key.start_mark.line + 1)
+        _keys(value, name, lines)

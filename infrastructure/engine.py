@@ -285,6 +285,8 @@ class SessionEngine(Decisions):
     ) -> Saved:
         """Lead a key to a session, with the cause and what was weighed.
 
+        A resume is a person's own choice: it opens the session again, in the same save, however it ended.
+
         Args:
             condition: what was read to choose that session. If any of it has moved since, nothing is
                 written, and it is not decided again here: the choice is the caller's.
@@ -294,13 +296,17 @@ class SessionEngine(Decisions):
         """
 
         def decision() -> Saved:
-            self.session(session_id)
+            state = self.session(session_id)
             led = self.route(key)
-            moved = led.lead_to(session_id, cause, candidates=list(candidates), evidence=list(evidence))
-            if moved is None:
-                return Saved(session_id, ())
             at = now_us() if at_us is None else at_us
-            return Saved(session_id, self.save_events([self.rerouted(led, moved, at)], condition=condition))
+            reopened = state.resume() if cause == "resume" else None
+            moved = led.lead_to(session_id, cause, candidates=list(candidates), evidence=list(evidence))
+            events: list[Event] = []
+            if reopened is not None:
+                events.append(event(session_stream(session_id), state.version + 1, reopened, at))
+            if moved is not None:
+                events.append(self.rerouted(led, moved, at))
+            return Saved(session_id, self.save_events(events, condition=condition))
 
         return self.decide(decision, again=condition is None)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
 from ..domain.errors import BadUsage, ProjectionDamaged
-from ..domain.events import Recorded, SessionRerouted, session_stream
+from .foreign import STATE
+from .happened import had_happened_by
 from .log import Head, Log
-from .past_damage import events_past
+from .past_damage import events_past, merged
 from .projector import PROJECTIONS
 from .sqlite import CREATE, READ_ONLY, connect, one, translated
 from .when import Point
@@ -21,12 +22,21 @@ from .when import Point
 BATCH = 4_000
 KEEP = 16
 """Folded states kept in the cache; the oldest goes first."""
+KEEP_BYTES = 512 << 20
+"""So many bytes of them, or twice what state.db takes where that is more."""
 CACHE = "cache"
 TRIES = 5
 """How often a state is folded again whose file went away meanwhile: pruned, or swept by an erasure."""
 
 
-def state_at(log: Log, home: Path, point: Point) -> apsw.Connection:
+class Past(NamedTuple):
+    """A folded state, read-only, and the events that it lacks since they cannot be read."""
+
+    db: apsw.Connection
+    damaged: tuple[tuple[int, int], ...] = ()
+
+
+def past_at(log: Log, home: Path, point: Point) -> Past:
     """Every projection folded up to `point`, read-only; from the cache where it was folded before.
 
     A position gives what this log said then. A time gives, in position order, what had happened by
@@ -43,16 +53,20 @@ def state_at(log: Log, home: Path, point: Point) -> apsw.Connection:
         )
     if not os.access(home, os.W_OK):
         db = apsw.Connection(":memory:")
-        _fold(log, db, point, head)
-        return db
+        return Past(db, _fold(log, db, point, head))
     cached = home / CACHE / _name(log, point, head)
     for _ in range(TRIES):
         with contextlib.suppress(FileNotFoundError, ProjectionDamaged), translated(str(cached), _damaged):
-            if not cached.exists():
-                _make(log, cached, point, head)
-            return _open(cached)
+            if cached.exists():
+                return Past(_open(cached))
+            return _make(log, cached, point, head)
         cached.unlink(missing_ok=True)
     raise _damaged(f"{cached} cannot be kept")
+
+
+def state_at(log: Log, home: Path, point: Point) -> apsw.Connection:
+    """`past_at`, for who asks for its rows only."""
+    return past_at(log, home, point).db
 
 
 def forget_cache(home: Path) -> None:
@@ -86,8 +100,11 @@ def _open(cached: Path) -> apsw.Connection:
     return db
 
 
-def _make(log: Log, cached: Path, point: Point, head: Head) -> None:
-    """Fold into a file beside, and put it in place whole."""
+def _make(log: Log, cached: Path, point: Point, head: Head) -> Past:
+    """Fold into a file beside, and put it in place whole.
+
+    One that lacks damaged events is not kept: they may be mended or restored.
+    """
     folder = cached.parent
     folder.mkdir(mode=0o700, exist_ok=True)
     making = folder / f".{os.urandom(8).hex()}"
@@ -97,9 +114,13 @@ def _make(log: Log, cached: Path, point: Point, head: Head) -> None:
         try:
             db.pragma("journal_mode", "off")
             db.pragma("synchronous", "off")
-            _fold(log, db, point, head)
+            damaged = _fold(log, db, point, head)
         finally:
             db.close()
+        if damaged:
+            past = Past(_open(making), damaged)
+            making.unlink()
+            return past
         os.fsync(handle)  # or a power cut leaves a torn file under a good name
     except BaseException:
         making.unlink(missing_ok=True)
@@ -107,7 +128,8 @@ def _make(log: Log, cached: Path, point: Point, head: Head) -> None:
     finally:
         os.close(handle)
     os.replace(making, cached)  # nobody has it open yet
-    _prune(folder)
+    _prune(folder, _limit_bytes(folder.parent))
+    return Past(_open(cached))
 
 
 def _name(log: Log, point: Point, head: Head) -> str:
@@ -119,64 +141,47 @@ def _name(log: Log, point: Point, head: Head) -> str:
     return f"as-of-{point.at_us}-{head.position}-{head.chain.hex()[:16]}-v{versions}.db"
 
 
-def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> None:
+def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> tuple[tuple[int, int], ...]:
+    """Fold it; the events that could not be read."""
     projections = [each() for each in PROJECTIONS]
     upto = head.position if point.position is None else point.position
-    begun = None if point.at_us is None else _begun(log, point.at_us)
+    begun = None if point.at_us is None else had_happened_by(log, point.at_us)
     with db:
         for each in projections:
             each.create(db)
         after = 0
+        damaged: tuple[tuple[int, int], ...] = ()
         while after < upto:
             stretch = events_past(log, after, limit=BATCH, upto=upto)
             after, events = stretch.done, stretch.events
+            damaged = merged(damaged, stretch.damaged)
             chosen = events if begun is None else [each for each in events if begun(each)]
             for each in projections:
                 each.fold(chosen, db)
         for each in projections:
             each.settle(db)
             each.create_indexes(db, 1)
+    return damaged
 
 
-def _begun(log: Log, at_us: int) -> Callable[[Recorded], bool]:
-    """Whether an event had happened by `at_us`.
+def _prune(folder: Path, limit_bytes: int) -> None:
+    """Keep the newest states: so many, and so many bytes; the one just made in any case."""
 
-    A stream's first event counts as well where only "no later than" is known of it (a title or a
-    route that an import found), or where something else of its stream had happened (a clock went
-    back): without it nothing after it could be told. What is known to have begun later had not
-    begun: neither a session with a later start, nor an imported route that says it is younger or
-    that leads to such a session.
-    """
-    sql = (
-        "SELECT s.name FROM streams s WHERE EXISTS"
-        " (SELECT 1 FROM events e WHERE e.stream = s.id AND e.at_us {} ?)"
-    )
-    with translated(str(log.path)):
-        begun = {name for (name,) in log.reader().execute(sql.format("<="), (at_us,))}
-        later = {name for (name,) in log.reader().execute(sql.format(">"), (at_us,))} - begun
-
-    def had_happened(event: Recorded) -> bool:
-        if event.at_us <= at_us:
-            return True
-        if event.version != 1:
-            return False
-        if event.at_kind == "exact":
-            return event.stream in begun
-        match event.payload:
-            case SessionRerouted(session_id=leads_to, entry_created_us=since_us):
-                young = since_us is not None and since_us > at_us
-                return not young and session_stream(leads_to) not in later
-            case _:
-                return True
-
-    return had_happened
-
-
-def _prune(folder: Path) -> None:
-    def used_at(path: Path) -> float:
+    def used(path: Path) -> tuple[float, int]:
         with contextlib.suppress(FileNotFoundError):
-            return path.stat().st_mtime
-        return 0.0
+            found = path.stat()
+            return found.st_mtime, found.st_size
+        return 0.0, 0
 
-    for each in sorted(folder.glob("a*.db"), key=used_at, reverse=True)[KEEP:]:
-        each.unlink(missing_ok=True)
+    total = 0
+    every = sorted(((*used(path), path) for path in folder.glob("a*.db")), reverse=True)
+    for number, (_, size, path) in enumerate(every):
+        total += size
+        if number and (number >= KEEP or total > limit_bytes):
+            path.unlink(missing_ok=True)
+
+
+def _limit_bytes(home: Path) -> int:
+    with contextlib.suppress(OSError):
+        return max(KEEP_BYTES, 2 * (home / STATE).stat().st_size)
+    return KEEP_BYTES

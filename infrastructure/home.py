@@ -8,14 +8,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..domain.errors import NoRoom
+from .foreign import EVENTS as EVENTS
+from .foreign import refuse_foreign as refuse_foreign
+from .foreign import refuse_no_folder
 from .lag import READER_WAIT_MS, Lag, none_behind
 from .log import Log
 from .state_file import StateFile
 
 if TYPE_CHECKING:
     from .projector import Projector
-
-EVENTS = "events.db"
 
 
 def default_home() -> Path:
@@ -27,8 +28,10 @@ def make_home(path: Path) -> None:
     """Make the folder, 0700, where it is not there.
 
     Raises:
-        NoRoom: it cannot be made.
+        BadUsage: it is a file, or a Hermes home. NoRoom: it cannot be made or read.
     """
+    refuse_no_folder(path)
+    refuse_foreign(path)
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -40,8 +43,13 @@ def make_home(path: Path) -> None:
 class Home:
     """An open home: its log, its projections' file and what keeps them equal."""
 
-    def __init__(self, path: Path, *, read_only: bool = False, actor: str = "cli") -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool = False, actor: str = "cli", as_found: bool = False
+    ) -> None:
         """Open `path`; made (0700) where it is not there, unless `read_only`.
+
+        Args:
+            as_found: the projections are only looked at, however they are.
 
         Raises:
             NoSuchHome: `read_only`, and there is no log. LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
@@ -50,7 +58,7 @@ class Home:
         if not read_only:
             make_home(path)
         self.log = Log(path / EVENTS, read_only=read_only, actor=actor)
-        self.state = StateFile(path)
+        self.state = StateFile(path, as_found=as_found)
         self._projector: Projector | None = None
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from ..domain.errors import RetoldError, StoreBusy
+from ..domain.errors import NoRoom, RetoldError, StoreBusy
 from ..domain.events import UnknownEvent
 from .checkpoints import Checkpoint, load, move
 from .lag import Lag
@@ -32,15 +32,17 @@ def keep_up(projector: Projector, wait_ms: int) -> Lag | None:
     """
     try:
         with projector.transaction(wait_ms) as db:
-            at = _all_at(projector, load(db))
+            known = load(db)
+            projector.note_damage(known)
+            at = _all_at(projector, known)
             head = projector.log.head()
-            if at is None or not at.position <= head.position <= at.position + FEW:
+            if at is None or not head.chain or not at.position <= head.position <= at.position + FEW:
                 return None
             if projector.log.chain_at(at.position) != at.chain:
                 return None
             if at.position < head.position and not _fold_few(projector, db, at.position, head):
                 return None
-    except StoreBusy:
+    except (StoreBusy, NoRoom):
         return None
     return Lag(head.position, head.position)
 

@@ -39,6 +39,14 @@ class Lag(msgspec.Struct, frozen=True):
         """How many events are not folded yet."""
         return max(self.head - self.position, 0)
 
+    @property
+    def waiting(self) -> int:
+        """How many of them can be read, so that somebody will fold them."""
+        at_the_end = (
+            self.damaged and self.damaged[-1][1] >= self.head and self.damaged[-1][0] <= self.position + 1
+        )
+        return 0 if at_the_end else self.events
+
 
 def none_behind(log: Log, state: StateFile) -> Lag | None:
     """The lag where every projection is this program's fold of the whole log; None where that is not

@@ -10,32 +10,28 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from ..domain.errors import FileReplaced, LogDamaged, NoSuchHome, RuleBroken
+from ..domain.errors import FileReplaced, LogDamaged, RuleBroken
 from ..domain.events import Recorded
-from . import codec
 from .clock import now_us
-from .log_schema import AT_NO_LATER, LogIdentity, ensure_log, identity, link
+from .envelope import ENVELOPE
+from .envelope import recorded as recorded
+from .foreign import refuse_no_log
+from .log_schema import LogIdentity, ensure_log, identity, link
 from .log_values import Condition as Condition
 from .log_values import Conflict as Conflict
 from .log_values import Draft as Draft
 from .log_values import Head as Head
 from .log_values import default_actor as default_actor
-from .sqlite import BUSY_TIMEOUT_MS, READ_ONLY, READ_WRITE, ThreadLocal, connect, has_wal, one, translated
+from .sqlite import BUSY_TIMEOUT_MS, READ_WRITE, ThreadLocal, connect, connect_reader, one, translated
 
 _INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-_ENVELOPE = """
-SELECT e.position, s.name, e.version, e.topic, e.at_us, e.at_kind, e.recorded_at_us, e.actor,
-       e.caused_by, e.save, e.source_ref, e.payload
-FROM events e JOIN streams s ON s.id = e.stream
-"""
 _GENESIS = "session_created."
-_KINDS = ("exact", "no_later_than", "exact")
 
 
 class Log:
@@ -52,21 +48,17 @@ class Log:
         """Open `path`, making the log where there is none unless `read_only`.
 
         Raises:
-            NoSuchHome: `read_only` and there is no log. LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
+            NoSuchHome: `read_only` and there is no log. BadUsage: the folder is a file, or Hermes'.
+            LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
         """
         self.path = path
         self.read_only = read_only
         self.actor = default_actor(actor)
         self._synchronous = synchronous
-        self._immutable = False
+        self.damaged: tuple[tuple[int, int], ...] = ()
+        """Runs of events that are known to be unreadable: while there are any, nothing is written."""
         if read_only:
-            if not path.exists():
-                raise NoSuchHome(
-                    f"{path.parent} is no Retold home: it holds no {path.name}",
-                    hint="take in a Hermes home with: retold import hermes",
-                )
-            # In a folder that cannot be written, a database without a WAL is read so or not at all.
-            self._immutable = not os.access(path.parent, os.W_OK) and not has_wal(path)
+            refuse_no_log(path)
         else:
             ensure_log(path)
         self._readers = ThreadLocal(self._open_reader)
@@ -82,10 +74,7 @@ class Log:
 
     def _open_reader(self) -> apsw.Connection:
         with translated(str(self.path)):
-            if self._immutable:
-                connection = connect(self.path, flags=READ_ONLY, immutable="1")
-            else:
-                connection = connect(self.path, flags=READ_ONLY)
+            connection = connect_reader(self.path, cut_off=True)
             connection.pragma("query_only", 1)
             connection.pragma("mmap_size", 1 << 26)  # what is mapped counts as memory
         return connection
@@ -127,7 +116,8 @@ class Log:
 
         Raises:
             FileReplaced: another file stands where this one was opened; nothing was written.
-            Conflict: a uniqueness was violated. StoreBusy, NoRoom, LogDamaged.
+            LogDamaged: the log holds events that cannot be read.
+            Conflict: a uniqueness was violated. StoreBusy, NoRoom.
         """
         with self._writing:
             if self._stat() != self._inode:
@@ -135,6 +125,7 @@ class Log:
                     f"{self.path} was moved, removed or replaced while it was open; nothing was written",
                     hint="start the command again on the file that is there now",
                 )
+            self._refuse_damaged()
             with translated(str(self.path)):
                 connection = self._write_connection()
                 connection.execute("BEGIN IMMEDIATE")
@@ -148,6 +139,24 @@ class Log:
                     if isinstance(error, apsw.ConstraintError):
                         raise Conflict(str(error)) from error
                     raise
+
+    def note_damage(self, runs: Iterable[tuple[int, int]]) -> None:
+        """Events, first to last of each run, that were found unreadable."""
+        from .past_damage import merged
+
+        self.damaged = merged((*self.damaged, *runs), ())
+
+    def _refuse_damaged(self) -> None:
+        if not self.damaged:
+            return
+        from .past_damage import readable, told
+
+        self.damaged = tuple(run for run in self.damaged if not readable(self, run[0]))
+        if self.damaged:
+            raise LogDamaged(
+                f"{self.path} is damaged at {told(self.damaged)}; nothing was written",
+                hint="see what is lost with retold verify, and restore a backup of events.db",
+            )
 
     def append(
         self,
@@ -314,9 +323,15 @@ class Log:
         return Head(0, self.identity.genesis) if row is None else Head(row[0], bytes(row[1]))
 
     def head(self) -> Head:
-        """The last event's position and chain value."""
-        with translated(str(self.path)):
-            return self._head(self.reader())
+        """The last event's position and chain value; no chain value where the end cannot be read."""
+        try:
+            with translated(str(self.path)):
+                return self._head(self.reader())
+        except (LogDamaged, TypeError):
+            from .past_damage import last_position
+
+            with translated(str(self.path)):
+                return Head(last_position(self.reader()), b"")
 
     def chain_at(self, position: int) -> bytes | None:
         """The chain value at `position`, or None where there is no such event."""
@@ -352,7 +367,7 @@ class Log:
             where.append(f"e.topic IN ({','.join('?' * len(topics))})")
             bound.extend(topics)
         bound.append(limit)
-        sql = f"{_ENVELOPE} WHERE {' AND '.join(where)} ORDER BY e.position LIMIT ?"
+        sql = f"{ENVELOPE} WHERE {' AND '.join(where)} ORDER BY e.position LIMIT ?"
         with translated(str(self.path)):
             rows = self.reader().execute(sql, bound).fetchall()
         return [recorded(row) for row in rows]
@@ -360,7 +375,7 @@ class Log:
     def stream_events(self, stream: str, *, without_messages: bool = False) -> list[Recorded]:
         """Every event of one stream by version; `without_messages` costs nothing per message."""
         skip = " AND e.topic <> 'message_appended.1'" if without_messages else ""
-        sql = f"{_ENVELOPE} WHERE e.stream = (SELECT id FROM streams WHERE name = ?){skip} ORDER BY e.version"
+        sql = f"{ENVELOPE} WHERE e.stream = (SELECT id FROM streams WHERE name = ?){skip} ORDER BY e.version"
         with translated(str(self.path)):
             rows = self.reader().execute(sql, (stream,)).fetchall()
         return [recorded(row) for row in rows]
@@ -377,9 +392,7 @@ class Log:
 
     def by_idempotency_key(self, stream: str, key: bytes) -> Recorded | None:
         """The event of `stream` that was saved under this key."""
-        sql = (
-            f"{_ENVELOPE} WHERE e.stream = (SELECT id FROM streams WHERE name = ?) AND e.idempotency_key = ?"
-        )
+        sql = f"{ENVELOPE} WHERE e.stream = (SELECT id FROM streams WHERE name = ?) AND e.idempotency_key = ?"
         with translated(str(self.path)):
             row = self.reader().execute(sql, (stream, key)).fetchone()
         return None if row is None else recorded(row)
@@ -398,24 +411,3 @@ class Log:
         """Wake whoever listens."""
         for each in tuple(self._listeners):
             each.set()
-
-
-def recorded(row: Sequence[Any]) -> Recorded:
-    """A row of the envelope query as an event."""
-    position, stream, version, topic, at_us, kind, recorded_at_us, actor, caused_by, save, ref, payload = row
-    if kind > AT_NO_LATER + 1:
-        raise LogDamaged(f"event #{position} has an unknown kind of time: {kind}", hint="upgrade retold")
-    return Recorded(
-        position,
-        stream,
-        version,
-        topic,
-        at_us,
-        _KINDS[kind],  # type: ignore[arg-type]  # one of AtKind's words
-        recorded_at_us,
-        actor,
-        caused_by,
-        save,
-        ref,
-        codec.decode(topic, payload, position=position),
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,15 +11,13 @@ import msgspec
 
 from ..domain.errors import Ambiguous, BadUsage, LogDamaged, NoSuchThing
 from ..domain.events import BY_TOPIC, Recorded
-from .log import Log, recorded
+from .envelope import ENVELOPE, recorded
+from .happened import had_happened_by
+from .log import Log
+from .past_damage import DAMAGED, UNREADABLE
 from .sqlite import one, translated
 from .when import Point
 
-_ROWS = """
-SELECT e.position, s.name, e.version, e.topic, e.at_us, e.at_kind, e.recorded_at_us, e.actor,
-       e.caused_by, e.save, e.source_ref, e.payload
-FROM events e JOIN streams s ON s.id = e.stream
-"""
 _LAST = "\U0010ffff"
 _SHOWN = 10
 
@@ -25,6 +25,14 @@ _SHOWN = 10
 class Unreadable(msgspec.Struct, frozen=True):
     """What the log says in place of a payload that cannot be decoded."""
 
+    why: str
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """A run of positions whose rows cannot be read, or are not there."""
+
+    first: int
+    last: int
     why: str
 
 
@@ -110,8 +118,9 @@ def _topics(log: Log, name: str) -> list[str]:
     if name in BY_TOPIC:
         return [name]
     known = [topic for topic in BY_TOPIC if topic.rpartition(".")[0] == name]
-    with translated(str(log.path)):
-        here = [row[0] for row in log.reader().execute("SELECT DISTINCT topic FROM events")]
+    here: list[str] = []
+    with contextlib.suppress(*DAMAGED):  # of what can be read, then
+        here.extend(row[0] for row in log.reader().execute("SELECT DISTINCT topic FROM events"))
     found = {*known, *(topic for topic in here if name in (topic, topic.rpartition(".")[0]))}
     if found:
         return sorted(found)
@@ -126,29 +135,100 @@ def _topics(log: Log, name: str) -> list[str]:
 
 def entries(
     log: Log, chosen: Selection, *, after: int = 0, limit: int | None = None, newest: bool = False
-) -> Iterator[Recorded]:
+) -> Iterator[Recorded | Hole]:
     """Events in order, read one by one; `newest` takes the last `limit` of them.
 
-    An event whose payload cannot be decoded is there with an `Unreadable` payload: damage never
-    hides what follows it (FIELD_CASES B21).
+    An event whose payload cannot be decoded is there with an `Unreadable` payload, and a run that
+    cannot be read at all as a `Hole`, whatever was asked for: damage never hides what follows it
+    (FIELD_CASES B21).
     """
-    where, values = _where(chosen, after)
-    if newest and limit is not None:
-        with translated(str(log.path)):
-            found = log.reader().execute(
-                f"SELECT e.position FROM events e WHERE {where} ORDER BY e.position DESC LIMIT ?",
-                (*values, limit),
-            )
-            first = min((row[0] for row in found), default=None)
-        if first is None:
+    if limit == 0:
+        return
+    found = _chosen(log, chosen, after)
+    if limit is None:
+        yield from found
+    elif newest:
+        first = None if chosen.upto_us is not None else _first_of_the_last(log, chosen, after, limit)
+        if first is not None:
+            yield from _chosen(log, chosen, first - 1)
             return
-        where, values = _where(chosen, first - 1)
-    with translated(str(log.path)):
-        rows = log.reader().execute(
-            f"{_ROWS} WHERE {where} ORDER BY e.position LIMIT ?", (*values, -1 if limit is None else limit)
-        )
-        for row in rows:
-            yield _event(row)
+        last: deque[Recorded | Hole] = deque()
+        events = 0
+        for each in found:
+            last.append(each)
+            events += isinstance(each, Recorded)
+            while events > limit:
+                events -= isinstance(last.popleft(), Recorded)
+        yield from last
+    else:
+        for each in found:
+            yield each
+            limit -= isinstance(each, Recorded)
+            if not limit:
+                return
+
+
+def _first_of_the_last(log: Log, chosen: Selection, after: int, limit: int) -> int | None:
+    """Where the last `limit` events begin; None where damage hides it."""
+    where, values = _where(chosen, after)
+    sql = f"SELECT e.position FROM events e WHERE {where} ORDER BY e.position DESC LIMIT ?"
+    try:
+        rows: list[Any] = log.reader().execute(sql, (*values, limit)).fetchall()
+    except DAMAGED:
+        return None
+    return min((int(row[0]) for row in rows), default=log.head().position + 1)
+
+
+def _chosen(log: Log, chosen: Selection, after: int) -> Iterator[Recorded | Hole]:
+    """What was chosen, oldest first, past damage."""
+    happened = None if chosen.upto_us is None else had_happened_by(log, chosen.upto_us)
+    after = max(after, chosen.since_position - 1)
+    head = log.head().position
+    upto = head if chosen.upto_position is None else min(chosen.upto_position, head)
+    while after < upto:
+        where, values = _where(chosen, after)
+        try:
+            with translated(str(log.path)):
+                for row in log.reader().execute(f"{ENVELOPE} WHERE {where} ORDER BY e.position", values):
+                    after = row[0]
+                    event = _event(row)
+                    if isinstance(event, Hole) or happened is None or happened(event):
+                        yield event
+            return
+        except LogDamaged:
+            for position, found in _past_the_hole(log, chosen, after, upto):
+                after = position
+                if found is not None and (isinstance(found, Hole) or happened is None or happened(found)):
+                    yield found
+
+
+def _past_the_hole(
+    log: Log, chosen: Selection, after: int, upto: int
+) -> Iterator[tuple[int, Recorded | Hole | None]]:
+    """One by one until the first row behind the next hole; what was not chosen is None."""
+    first: int | None = None
+    why = ""
+    for position in range(after + 1, upto + 1):
+        try:
+            there = _one(log, chosen, position)
+        except DAMAGED as error:
+            first = position if first is None else first
+            why = str(error)
+            continue
+        if first is not None:
+            yield position - 1, Hole(first, position - 1, why)
+            yield position, there
+            return
+        yield position, there
+    if first is not None:
+        yield upto, Hole(first, upto, why)
+
+
+def _one(log: Log, chosen: Selection, position: int) -> Recorded | Hole | None:
+    where, values = _where(chosen, position - 1)
+    sql = f"{ENVELOPE} WHERE {where} AND e.position = ?"
+    row = log.reader().execute(sql, (*values, position)).fetchone()
+    return None if row is None else _event(row)
 
 
 def _where(chosen: Selection, after: int) -> tuple[str, tuple[Any, ...]]:
@@ -173,9 +253,13 @@ def _where(chosen: Selection, after: int) -> tuple[str, tuple[Any, ...]]:
     return " AND ".join(where), tuple(bound)
 
 
-def _event(row: Sequence[Any]) -> Recorded:
+def _event(row: Sequence[Any]) -> Recorded | Hole:
     try:
         return recorded(row)
-    except LogDamaged as error:
+    except UNREADABLE as error:
+        why = error.message if isinstance(error, LogDamaged) else str(error)
+    try:
         bare = recorded((*row[:5], min(row[5], 2), *row[6:11], None))
-        return msgspec.structs.replace(bare, payload=Unreadable(error.message))
+    except UNREADABLE:
+        return Hole(int(row[0]), int(row[0]), why)
+    return msgspec.structs.replace(bare, payload=Unreadable(why))

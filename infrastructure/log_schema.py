@@ -10,7 +10,8 @@ import apsw
 import msgspec
 
 from ..domain.errors import LogDamaged, NeedsUpgrade, NoRoom
-from .sqlite import CREATE, connect, one, translated
+from .foreign import refuse_foreign, refuse_lost_log, refuse_no_file, refuse_no_folder, stat_of
+from .sqlite import CREATE, READ_ONLY, connect, one, translated
 
 APPLICATION_ID = 0x52544C44
 """'RTLD' in the file's header (https://sqlite.org/pragma.html#pragma_application_id)."""
@@ -90,21 +91,22 @@ def link(previous: bytes, columns: tuple[object, ...]) -> bytes:
 
 
 def _create(path: Path) -> None:
+    if path.stat().st_size:
+        # Looked at before anything is written: the switch to WAL alone would change another's file.
+        connection = connect(path, flags=READ_ONLY)
+        try:
+            if _made(connection, path):
+                return
+        finally:
+            connection.close()
     connection = connect(path, flags=CREATE)
     try:
-        if one(connection, "PRAGMA application_id") == APPLICATION_ID:
-            return
         # Switching to WAL ignores the busy timeout, hence the retry around this function (ensure_log).
         connection.pragma("journal_mode", "wal")
         with connection:
             connection.execute("BEGIN IMMEDIATE") if not connection.in_transaction else None
-            if one(connection, "PRAGMA application_id") == APPLICATION_ID:
+            if _made(connection, path):
                 return
-            if one(connection, "SELECT count(*) FROM sqlite_schema"):
-                raise LogDamaged(
-                    f"{path} is another program's database, not a Retold log",
-                    hint="give another folder with --home",
-                )
             connection.execute(TABLES)
             connection.executemany(
                 "INSERT INTO meta VALUES (?, ?)",
@@ -116,11 +118,27 @@ def _create(path: Path) -> None:
         connection.close()
 
 
+def _made(connection: apsw.Connection, path: Path) -> bool:
+    """Whether it is a log already.
+
+    Raises:
+        LogDamaged: it is another program's.
+    """
+    if one(connection, "PRAGMA application_id") == APPLICATION_ID:
+        return True
+    if one(connection, "SELECT count(*) FROM sqlite_schema"):
+        raise LogDamaged(
+            f"{path} is another program's database, not a Retold log", hint="give another folder with --home"
+        )
+    return False
+
+
 def ensure_log(path: Path) -> None:
     """Make the log at `path` if there is none; any number of threads and processes may try at once.
 
     Raises:
-        LogDamaged: the file is no SQLite database, or another program's.
+        BadUsage: it would stand in a Hermes home.
+        LogDamaged: the file is no SQLite database, or another program's; or it is lost.
         StoreBusy, NoRoom: it could not be made now.
     """
     import tenacity  # only where something is written: start-up is imports
@@ -132,8 +150,11 @@ def ensure_log(path: Path) -> None:
         reraise=True,
     )
     with translated(str(path)), _one_at_a_time:
-        if not path.exists():
-            _refuse_a_lost_log(path)
+        refuse_no_folder(path.parent)
+        refuse_foreign(path.parent)
+        refuse_lost_log(path)
+        refuse_no_file(path)
+        if stat_of(path) is None:
             try:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             except OSError as error:
@@ -141,17 +162,6 @@ def ensure_log(path: Path) -> None:
                     f"{path} cannot be made: {error.strerror}", hint="check the folder's permissions"
                 ) from error
         patient(_create, path)
-
-
-def _refuse_a_lost_log(path: Path) -> None:
-    """A new log beside projections that were told from another would pass the loss over in silence."""
-    state = path.with_name("state.db")
-    if not state.is_symlink() and not state.exists():
-        return
-    raise LogDamaged(
-        f"{path} is missing, and the projections beside it were told from it",
-        hint=f"restore a backup of it; to begin anew, move {state} away as well",
-    )
 
 
 def identity(connection: apsw.Connection, path: Path) -> LogIdentity:

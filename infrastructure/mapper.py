@@ -16,7 +16,7 @@ from ..domain.errors import NeedsUpgrade
 from ..domain.events import Event, Payload, UnknownEvent
 from . import codec
 from .drafts import draft_of
-from .log import _KINDS
+from .envelope import KINDS
 from .log_schema import AT_EXACT, AT_UNSAID
 
 
@@ -115,7 +115,7 @@ def _event(
         originator_version=stored.originator_version,
         payload=payload,
         at_us=at_us,
-        at_kind=_KINDS[at_kind],  # type: ignore[arg-type]  # one of AtKind's words
+        at_kind=KINDS[at_kind],  # type: ignore[arg-type]  # one of AtKind's words
         source_ref=source_ref,
         idempotency_key=idempotency_key,
         caused_by=caused_by,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -10,8 +11,8 @@ import msgspec
 
 from ..domain.errors import LogDamaged
 from ..domain.events import Recorded
-from .log import _ENVELOPE as ENVELOPE
-from .log import Log, recorded
+from .envelope import ENVELOPE, recorded
+from .log import Log
 from .sqlite import one, translated
 
 COLUMNS = (
@@ -20,6 +21,7 @@ COLUMNS = (
 )
 
 
+DAMAGED = (apsw.CorruptError, apsw.IOError)
 UNREADABLE = (LogDamaged, TypeError, ValueError, IndexError)
 """How reading a damaged row ends: a page may be garbage in ways that SQLite does not see."""
 
@@ -74,14 +76,14 @@ def rows(db: apsw.Connection, upto: int) -> Iterator[Row | Unreadable]:
                 yield Row(*found)
                 last = max(last, int(found[0]))
             return
-        except (apsw.CorruptError, apsw.IOError):
+        except DAMAGED:
             pass
         readable = False
         while last < upto and not readable:  # one by one, until a page that can be read begins
             last += 1
             try:
                 found = db.execute(f"SELECT {COLUMNS} FROM events WHERE position = ?", (last,)).fetchone()
-            except (apsw.CorruptError, apsw.IOError) as error:
+            except DAMAGED as error:
                 yield Unreadable(last, str(error))
             else:
                 if found is not None:
@@ -89,15 +91,33 @@ def rows(db: apsw.Connection, upto: int) -> Iterator[Row | Unreadable]:
                     readable = True
 
 
+def end_of_table(db: apsw.Connection) -> int | None:
+    """The last position, or None where the table's end cannot be read."""
+    try:
+        found = one(db, "SELECT max(position) FROM events")
+    except DAMAGED:
+        return None
+    return int(found or 0)
+
+
 def last_position(db: apsw.Connection) -> int:
-    """The last position; by the index of streams where the table's end cannot be read."""
-    for source in ("events", "events INDEXED BY events_by_stream"):
+    """The last position; where the table's end cannot be read, the last that an index or a page shows."""
+    found = end_of_table(db)
+    if found is not None:
+        return found
+    last = 0
+    with contextlib.suppress(*DAMAGED):
+        for (position,) in db.execute("SELECT position FROM events INDEXED BY events_by_stream"):
+            last = max(last, position)
+    low, high = last, 1 << 62
+    while low < high:  # damage before the end may hide what is between, which an index then shows
+        middle = (low + high + 1) // 2
         try:
-            found = one(db, f"SELECT max(position) FROM {source}")
-        except (apsw.CorruptError, apsw.IOError):
-            continue
-        return int(found or 0)
-    return 0
+            there = one(db, "SELECT position FROM events WHERE position >= ? LIMIT 1", (middle,))
+        except DAMAGED:
+            there = None
+        low, high = (low, middle - 1) if there is None else (max(there, middle), high)
+    return low
 
 
 def events_past(log: Log, after: int, *, limit: int, upto: int) -> Stretch:
@@ -155,6 +175,40 @@ def ranges(positions: Iterable[int]) -> list[list[int]]:
         else:
             found.append([position, position])
     return found
+
+
+def readable(log: Log, position: int) -> bool:
+    """Whether the event at `position` can be read and decoded."""
+    try:
+        return event_at(log, position) is not None
+    except UNREADABLE:
+        return False
+
+
+def told(runs: Iterable[Sequence[int]], most: int = 12) -> str:
+    """Runs of positions for a person: #60, #71-75."""
+    every = [f"#{first}" if first == last else f"#{first}-{last}" for first, last in runs]
+    more = len(every) - most
+    return ", ".join(every[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def damage_at_the_end(log: Log, after: int, head: int) -> list[tuple[int, int]]:
+    """The rest of the log after `after`, where none of it can be read; else nothing."""
+    if after >= head:
+        return []
+    stretch = events_past(log, after, limit=1, upto=head)
+    return [] if stretch.events else [(first, last) for first, last in ranges(stretch.damaged)]
+
+
+def stream_at(log: Log, position: int) -> str | None:
+    """The stream of a damaged event, by its row or else by the index; None where neither tells it."""
+    for source in ("events e", "events e INDEXED BY events_by_stream"):
+        sql = f"SELECT s.name FROM {source} JOIN streams s ON s.id = e.stream WHERE e.position = ?"
+        with contextlib.suppress(*DAMAGED):
+            found = one(log.reader(), sql, (position,))
+            if found is not None:
+                return str(found)
+    return None
 
 
 def merged(runs: Iterable[tuple[int, int]], positions: Iterable[int]) -> tuple[tuple[int, int], ...]:

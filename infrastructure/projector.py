@@ -26,7 +26,7 @@ from .lag import NOT_THERE
 from .lag import READER_WAIT_MS as READER_WAIT_MS
 from .lag import Lag as Lag
 from .log import Head, Log
-from .past_damage import Stretch, events_past, merged
+from .past_damage import Stretch, damage_at_the_end, events_past, merged, ranges, readable
 from .sqlite import BUSY_TIMEOUT_MS, NOT_THE_FOLDS, translated
 from .state_file import StateFile, damaged
 
@@ -58,6 +58,22 @@ class Projector:
         self.projections = {each.name: each for each in projections}
         self._lock = threading.RLock()
         self._retried: set[str] = set()
+        if not log.read_only:
+            self._look_for_damage()
+
+    def _look_for_damage(self) -> None:
+        """Who writes must know what was found unreadable before, and whether the last event is so."""
+        with contextlib.suppress(ProjectionDamaged):
+            self.note_damage(self.checkpoints())
+        head = self.log.head()
+        if head.position and not readable(self.log, head.position):
+            self.log.note_damage([(head.position, head.position)])
+
+    def note_damage(self, known: dict[str, Checkpoint]) -> None:
+        """Tell the log what was passed over, so that nothing is written to it."""
+        for each in known.values():
+            if each.passed_over and each.log_id == self.log.identity.log_id:
+                self.log.note_damage(each.passed_over)
 
     # --- catching up -------------------------------------------------------------------------------
 
@@ -115,6 +131,10 @@ class Projector:
             try:
                 if self._fold_some(wait_ms, progress):
                     break
+            except NoRoom:
+                if wait_ms > READER_WAIT_MS or not self.projections.keys() <= self.checkpoints().keys():
+                    raise
+                break  # what is folded can be read all the same
             except StoreBusy:
                 if wait_ms > READER_WAIT_MS:
                     raise
@@ -171,6 +191,7 @@ class Projector:
         """Fold one transaction's worth; False where there is more, or rows must be told again first."""
         with self.transaction(wait_ms) as db:
             known = load(db)
+            self.note_damage(known)
             head = self.log.head()
             for name, projection in self.projections.items():
                 if name not in known:
@@ -187,6 +208,8 @@ class Projector:
             while done < head.position and done - first < TRANSACTION:
                 stretch = events_past(self.log, done, limit=BATCH, upto=head.position)
                 done = stretch.done
+                if stretch.damaged:
+                    self.log.note_damage([(first, last) for first, last in ranges(stretch.damaged)])
                 for name, checkpoint in list(live.items()):
                     folded = self.fold_one(db, self.projections[name](), checkpoint, stretch)
                     store(db, folded)
@@ -270,7 +293,7 @@ class Projector:
                     if checkpoint is None or checkpoint.detached or is_newer(checkpoint, projection):
                         continue
                     projection().settle(db)
-        except StoreBusy:
+        except (StoreBusy, NoRoom):
             return False
         return True
 
@@ -289,11 +312,20 @@ class Projector:
                     aside[each.projection] = why
         positions = [each.position for each in ours if each.projection not in aside]
         missing = len(ours) < len(self.projections)
+        position = 0 if missing else min(positions, default=head.position)
         return Lag(
             head.position,
-            0 if missing else min(positions, default=head.position),
+            position,
             aside,
-            damaged=sorted({run for each in ours for run in each.passed_over}),
+            damaged=list(
+                merged(
+                    [
+                        *(run for each in ours for run in each.passed_over),
+                        *damage_at_the_end(self.log, position, head.position),
+                    ],
+                    (),
+                )
+            ),
         )
 
     def checkpoints(self) -> dict[str, Checkpoint]:

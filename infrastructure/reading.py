@@ -11,6 +11,7 @@ import apsw
 
 from .clock import now_us
 from .config import load_config
+from .foreign import refuse_no_folder
 from .home import Home
 from .lag import NOT_THERE, Lag
 
@@ -43,8 +44,8 @@ class View:
 
             when = datetime.fromtimestamp(self.point.at_us / 1e6, UTC)
             said.append(f"as of {when:%Y-%m-%dT%H:%M:%SZ}, known at position #{self.known_at}")
-        elif self.point is None and self.lag.events:
-            said.append(f"the answer is {self.lag.events} event(s) behind the log; another process holds it")
+        elif self.point is None and self.lag.waiting:
+            said.append(f"the answer is {self.lag.waiting} event(s) behind the log; another process holds it")
         for name, why in self.lag.detached.items():
             said.append(f"{name} is set aside ({why}); tell it again with: retold projections rebuild {name}")
         for first, last in self.lag.damaged:
@@ -63,16 +64,17 @@ def reading(home: Path, at: str | None = None, *, settle: bool = False) -> Itera
     `settle` also lets the search index catch up, which a search needs.
 
     Raises:
-        NoSuchHome: it holds no log. BadUsage: `at` or the configuration cannot be read. LogDamaged,
-        NeedsUpgrade, …
+        NoSuchHome: it holds no log. BadUsage: it is no folder, or `at` or the configuration
+        cannot be read. LogDamaged, NeedsUpgrade, …
     """
     now = now_us()
+    refuse_no_folder(home)
     config = load_config(home)
     point = None
     if at is not None:
         from .when import parse_point
 
-        point = parse_point(at, now_us=now, zone=config.zone)
+        point = parse_point(at, now_us=now, zone=config.zone, whole_minutes=True)
     opened = Home(home, read_only=True)
     try:
         if point is None:
@@ -81,13 +83,13 @@ def reading(home: Path, at: str | None = None, *, settle: bool = False) -> Itera
                 opened.projector.settle()
             yield View(opened, opened.state.reader(), lag, None, now)
         else:
-            from .history import state_at
+            from .history import past_at
 
-            db = state_at(opened.log, home, point)
+            db, damaged = past_at(opened.log, home, point)
             head = opened.log.head().position
             then = now if point.at_us is None else point.at_us
             try:
-                yield View(opened, db, Lag(head, head), point, then)
+                yield View(opened, db, Lag(head, head, damaged=list(damaged)), point, then)
             finally:
                 db.close()
     finally:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 BATCH = 4_000
 NEW = "new_"
+GIVEN_BACK = 1_000
+"""Free pages that a transaction gives back to the file system."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -131,7 +133,7 @@ def rebuild_alone(
     _index(projector, names)
     differences = _compare(projector, names) if compare else {}
     told = [_swap(projector, name, differences.get(name), resumed[name]) for name in names]
-    _shrink_wal(projector)
+    _give_back(projector)
     return told + [Rebuilt(name, 0, {}, compared=False, failed=why) for name, why in failed.items()]
 
 
@@ -388,8 +390,19 @@ def _swap(
     return Rebuilt(name, checkpoint.position, rows, differences is not None, differences or (), resumed_at)
 
 
-def _shrink_wal(projector: Projector) -> None:
-    """Give back what the new tables took in the WAL, unless somebody reads or writes just now."""
+def _give_back(projector: Projector) -> None:
+    """Give the file system what the old tables took, in small steps, so that others get their turn.
+
+    Then what the new ones took in the WAL, unless somebody reads or writes just now.
+    """
+    with contextlib.suppress(RetoldError, apsw.Error):
+        left = 1
+        while left:
+            with projector.transaction() as db:
+                db.execute(f"PRAGMA incremental_vacuum({GIVEN_BACK})").fetchall()
+                before, left = left, int(one(db, "PRAGMA freelist_count"))
+            if left == before:  # a file that was begun before it could be
+                break
     with contextlib.suppress(RetoldError, apsw.Error), projector.exclusively() as db:
         db.set_busy_timeout(0)
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

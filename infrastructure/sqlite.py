@@ -7,6 +7,7 @@ package imports `sqlite3`, and no live database file is opened by other means.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import apsw
 from ..domain.errors import LogDamaged, NoRoom, RetoldError, StoreBusy
 
 BUSY_TIMEOUT_MS = 10_000
+_HARDLY_ANY_BYTES = 1 << 16
 
 
 def uri(path: Path, **params: str) -> str:
@@ -32,6 +34,34 @@ def connect(
     """Open `path`; `params` are URI parameters such as immutable="1"."""
     connection = apsw.Connection(uri(path, **params), flags=flags | apsw.SQLITE_OPEN_URI)
     connection.set_busy_timeout(busy_timeout_ms)
+    return connection
+
+
+def connect_reader(path: Path, *, cut_off: bool = False) -> apsw.Connection:
+    """Open `path` for reading, also where nothing can be written beside it.
+
+    Args:
+        cut_off: also where the file is shorter than it says.
+    """
+    folder_is_fixed = not os.access(path.parent, os.W_OK)
+    # In a folder that cannot be written, a database without a WAL is read so or not at all.
+    if folder_is_fixed and not has_wal(path):
+        return connect(path, flags=READ_ONLY, immutable="1")
+    connection = connect(path, flags=READ_ONLY)
+    try:
+        one(connection, "PRAGMA schema_version")
+    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError):
+        connection.close()
+        if has_wal(path):
+            raise
+        # No room for the index of a WAL that is empty. Who else has the file open would have made it.
+        connection = connect(path, flags=READ_ONLY, immutable="1")
+    except apsw.CorruptError:
+        if not cut_off:
+            connection.close()
+            raise
+        # A file that is shorter than it says is refused whole, unless one asks as for a salvage.
+        connection.pragma("writable_schema", 1)
     return connection
 
 
@@ -81,7 +111,19 @@ def translated(what: str, damaged: Callable[[str], RetoldError] | None = None) -
             ) from error
         raise damaged(str(error)) from error
     except apsw.IOError as error:
+        if _is_full(what):
+            raise NoRoom(
+                f"there is no room to open or write {what}: {error}", hint="free some space and try again"
+            ) from error
         raise NoRoom(f"{what} could not be read or written: {error}", hint="check the disk") from error
+
+
+def _is_full(what: str) -> bool:
+    try:
+        found = os.statvfs(os.path.dirname(what))
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _HARDLY_ANY_BYTES
 
 
 class ThreadLocal:

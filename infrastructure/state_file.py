@@ -17,10 +17,10 @@ from pathlib import Path
 import apsw
 
 from ..domain.errors import NoRoom, ProjectionDamaged
-from .sqlite import READ_ONLY, READ_WRITE, ThreadLocal, connect, has_wal, one, translated
+from .foreign import STATE_APPLICATION_ID
+from .sqlite import READ_WRITE, ThreadLocal, connect, connect_reader, one, translated
 
-APPLICATION_ID = 0x52544C53
-"""'RTLS' in the file's header."""
+APPLICATION_ID = STATE_APPLICATION_ID
 NAME = "state.db"
 LOCK = "state.lock"
 _GENERATION = re.compile(r"state\.(?:replaced\.)?(\d+)\.db(?:-wal|-shm)?")
@@ -55,10 +55,15 @@ class StateFile:
     gets one to that. A snapshot that is being read goes on.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, as_found: bool = False) -> None:
+        """Open the file of `home`, beginning it where there is none that can be read.
+
+        Args:
+            as_found: only look: whatever is wrong with it stays so.
+        """
         self.home = home
         self.link = home / NAME
-        self.read_only = not os.access(home, os.W_OK)
+        self.read_only = as_found or not os.access(home, os.W_OK)
         self._opened: tuple[int, int] | None = None
         self._writer: apsw.Connection | None = None
         self._readers = ThreadLocal(self._open_mapped)
@@ -85,18 +90,19 @@ class StateFile:
         return found.st_dev, found.st_ino
 
     def _ensure(self) -> None:
-        if self._there() and self._problem() is None:
+        if self.there() and self.problem() is None:
             return
         with self._alone():
-            if not self._there():
+            if not self.there():
                 self._next_generation()
                 return
-            problem = self._problem()
+            problem = self.problem()
             if problem is not None:
                 self.superseded = problem
                 self._next_generation()
 
-    def _there(self) -> bool:
+    def there(self) -> bool:
+        """Whether the link leads to something."""
         return self.link.exists()
 
     @contextlib.contextmanager
@@ -110,11 +116,13 @@ class StateFile:
         finally:
             os.close(handle)
 
-    def _problem(self) -> str | None:
+    def problem(self) -> str | None:
         """What is wrong with the file, judged by its header and its first pages, or None."""
+        if self.path.is_dir():
+            return "it is a folder"
         try:
             with translated(str(self.link), damaged):
-                connection = connect(self.path, flags=READ_ONLY)
+                connection = connect_reader(self.path)
                 try:
                     if one(connection, "PRAGMA application_id") != APPLICATION_ID:
                         return "it is not a file of projections"
@@ -135,6 +143,8 @@ class StateFile:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             connection = connect(path, flags=READ_WRITE)
             try:
+                # Before the first table, or never: a rebuild gives back what the old tables took.
+                connection.pragma("auto_vacuum", 2)
                 connection.pragma("journal_mode", "wal")
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute(CHECKPOINTS)
@@ -190,11 +200,9 @@ class StateFile:
     def open_reader(self) -> apsw.Connection:
         """A read-only connection of the caller's own, whose memory does not grow with the file."""
         with translated(str(self.link), damaged):
-            # In a folder that cannot be written, a WAL database without a WAL is read so or not at all.
-            if self.read_only and not has_wal(self.path):
-                connection = connect(self.path, flags=READ_ONLY, immutable="1")
-            else:
-                connection = connect(self.path, flags=READ_ONLY)
+            if self.path.is_dir():
+                raise damaged("it is a folder")
+            connection = connect_reader(self.path)
             connection.pragma("query_only", 1)
         return connection
 

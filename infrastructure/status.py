@@ -12,11 +12,20 @@ import msgspec
 from ..projections.transcripts import Transcripts
 from .checkpoints import is_newer, load, why_tell_again
 from .home import Home
+from .past_damage import damage_at_the_end, merged, told
 from .sqlite import one, translated
 from .state_file import damaged
 
 Health = Literal[
-    "ok", "behind", "stale index", "detached", "not a fold of this log", "newer", "not told yet", "damaged"
+    "ok",
+    "behind",
+    "passed over",
+    "stale index",
+    "detached",
+    "not a fold of this log",
+    "newer",
+    "not told yet",
+    "damaged",
 ]
 
 
@@ -85,6 +94,13 @@ def status_of(home: Home) -> Status:
                     health, detail = "stale index", stale
                 elif None in rows.values():
                     health, detail = "damaged", "a table cannot be read"
+                elif passed := merged(
+                    (*checkpoint.passed_over, *damage_at_the_end(home.log, position, head.position)), ()
+                ):
+                    health, detail = (
+                        "passed over",
+                        f"{told(passed)}, which cannot be read; see: retold verify",
+                    )
                 elif position < head.position:
                     health = "behind"
             lag = max(head.position - position, 0)
@@ -122,5 +138,5 @@ def _wal(path: Path) -> Path:
 def _bytes(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except OSError:
         return 0

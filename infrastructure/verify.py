@@ -44,26 +44,28 @@ def verify(path: Path, *, expect: Expected | None = None, progress: Progress | N
     Raises:
         NoSuchHome: there is no log. LogDamaged: it cannot even be opened. NeedsUpgrade.
     """
-    with Home(path, read_only=True) as home:
-        begun_anew = home.state.superseded
+    with Home(path, read_only=True, as_found=True) as home:
         problems: list[Problem] = []
-        if begun_anew is not None:
-            problems.append(
-                Problem("file", [], f"state.db was damaged ({begun_anew}) and is begun anew", REBUILD_ALL)
-            )
+        told = home.state.there()
+        damaged = home.state.problem() if told else None
+        if damaged is not None:
+            problems.append(Problem("file", [], f"state.db is damaged: {damaged}", REBUILD_ALL))
         try:
-            lag = lag_as_found(home.projector, home.log.head().position)
+            head = home.log.head().position
+            lag = lag_as_found(home.projector, head) if told else head
         except (ProjectionDamaged, LogDamaged):
             lag = 0  # named below
         report = verify_log(home.log, expect, progress)
         position = 0
         found: list[Problem] = []
         try:
-            for _ in range(_ROUNDS):
+            for _ in range(_ROUNDS if told and damaged is None else 0):
                 found, position = verify_projections(home.projector, told=report.readable, progress=progress)
-                if not found or not _erased_since(home, position):
+                only_rows = {problem.kind for problem in found} == {"rows"}
+                if not only_rows or not position or not _erased_since(home, position):
                     break
-                home.catch_up()  # what was erased meanwhile can be folded from nothing no more
+                with Home(path, read_only=True) as other:
+                    other.catch_up()  # what was erased meanwhile can be folded from nothing no more
         except ProjectionDamaged as error:
             problems.append(Problem("file", [], error.message, REBUILD_ALL))
         except LogDamaged as error:

@@ -14,7 +14,7 @@ from ..domain.events import BY_TOPIC, PayloadsErased
 from . import codec
 from .log import Head, Log
 from .log_schema import AT_UNSAID, link
-from .past_damage import Row, Unreadable, last_position, ranges, rows
+from .past_damage import Row, Unreadable, end_of_table, last_position, ranges, rows
 from .sqlite import translated
 
 RESTORE = "restore a backup of events.db"
@@ -85,6 +85,7 @@ class _Walk:
         self.linked = True
         """Whether the row before is known, so that the link to it can be checked."""
         self.last_hole = 0
+        self.last_read = 0
         self.save: tuple[int, int, str] | None = None
         self.streams: dict[int, tuple[str, int, int]] = {}
         """id -> name, last version, position of it"""
@@ -132,7 +133,7 @@ class _Walk:
             self.payload(row)
         except (TypeError, ValueError) as error:
             self.blame("payload", row.position, str(error))
-        self.last = row.position
+        self.last = self.last_read = row.position
 
     def envelope(self, row: Row) -> None:
         known = self.streams.get(row.stream)
@@ -213,6 +214,10 @@ class _Walk:
         elif row.topic not in BY_TOPIC:
             self.unknown.add(row.topic)
 
+    def end(self) -> None:
+        first = self.last_read + 1
+        self.blame("end", first, f"from #{first} on nothing can be read", max(first, self.last))
+
     def finish(self) -> None:
         for position in self.emptied:
             if position not in self.erased:
@@ -235,6 +240,8 @@ def verify_log(log: Log, expect: Expected | None = None, progress: Progress | No
                 if progress is not None and walk.events % _STEP == 0:
                     progress("log", walk.last, upto)
             walk.finish()
+            if end_of_table(db) is None:
+                walk.end()
             problems = [Problem(kind, runs, walk.details[kind], RESTORE) for kind, runs in walk.found.items()]
             if progress is not None:
                 progress("file of the log", upto, upto)
@@ -245,7 +252,7 @@ def verify_log(log: Log, expect: Expected | None = None, progress: Progress | No
         finally:
             with contextlib.suppress(apsw.Error):
                 db.execute("COMMIT")
-    unread = {"unreadable", "gap", "order", "payload", "undecodable", "emptied", "stream"}
+    unread = {"unreadable", "gap", "order", "payload", "undecodable", "emptied", "stream", "end"}
     return LogReport(
         not problems,
         walk.events,

@@ -18,6 +18,7 @@ _UNITS_S = {
     **dict.fromkeys(("d", "day", "days"), 86400),
     **dict.fromkeys(("w", "week", "weeks"), 604800),
 }
+_MINUTE_US = 60_000_000
 FORMS = "give a position like #120, a time like 2026-05-08T14:30, or an age like 2d"
 
 
@@ -28,8 +29,12 @@ class Point(msgspec.Struct, frozen=True):
     at_us: int | None = None
 
 
-def parse_point(text: str, *, now_us: int, zone: tzinfo | None = None) -> Point:
+def parse_point(text: str, *, now_us: int, zone: tzinfo | None = None, whole_minutes: bool = False) -> Point:
     """Read `#120`, an ISO 8601 instant (without an offset: in `zone`, else local time), or `2d`.
+
+    Args:
+        whole_minutes: an age of a minute or more is taken from the minute that it falls in, so that who
+            asks twice is given one answer.
 
     Raises:
         BadUsage: it is none of them.
@@ -44,7 +49,10 @@ def parse_point(text: str, *, now_us: int, zone: tzinfo | None = None) -> Point:
     if match and match[2].lower() in _UNITS_S:
         try:
             age = timedelta(seconds=float(match[1]) * _UNITS_S[match[2].lower()])
-            return Point(at_us=now_us - round(age.total_seconds() * 1e6))
+            at_us = now_us - round(age.total_seconds() * 1e6)
+            if whole_minutes and age >= timedelta(minutes=1):
+                at_us -= at_us % _MINUTE_US
+            return Point(at_us=at_us)
         except OverflowError:
             pass
     try:

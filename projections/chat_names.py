@@ -20,8 +20,8 @@ class Named(Struct, frozen=True):
 def find_chat(db: Connection, text: str) -> Named:
     """The one chat or session that `text` names; the more exact reading wins.
 
-    An exact key, id or title comes first, then a whole piece of a key ("1001"), then a part of a key,
-    the beginning of an id, or the beginning of a title.
+    An exact key, id or title comes first, then a whole piece of a key ("1001"), then an id that a key
+    leads to and that is not here, then a part of a key, the beginning of an id, or a part of a title.
 
     Raises:
         Ambiguous: more than one; its candidates say which. NoSuchChat.
@@ -39,6 +39,9 @@ def find_chat(db: Connection, text: str) -> Named:
     pieces = [key for key in keys if f":{wanted}:" in f"{key}:"]
     if pieces:
         return _only(wanted, [], pieces)
+    led = [key for (key,) in db.execute(_LED, (wanted,))]
+    if led:  # an id that a route names, though no session of that id is here
+        return _only(wanted, [], led)
     folded = wanted.casefold()
     parts = [key for key in keys if folded in key.casefold()]
     begun = _sessions(db, "substr(s.id, 1, length(?1)) = ?1", wanted)
@@ -53,6 +56,9 @@ UNION SELECT key FROM route_history
 UNION SELECT session_key FROM sessions WHERE session_key IS NOT NULL
 UNION SELECT lost_key FROM sessions WHERE lost_key IS NOT NULL
 ORDER BY 1
+"""
+_LED = """
+SELECT DISTINCT key FROM route_history WHERE session_id = ?1 OR previous = ?1 ORDER BY 1
 """
 
 _Row = tuple[str, str | None, str | None]

@@ -539,6 +539,8 @@ class _Batch:
 
     def columns(self, row: SessionRow, changes: dict[str, Any], odd: dict[str, e.Odd] | None = None) -> None:
         """Set columns by name, as a session that came so has them; the table's lacks go into `extra`."""
+        if not changes and not odd:
+            return
         known, odds = _unpack(row["extra"]) if row["extra"] else ({}, {})
         for column, value in changes.items():
             known.pop(column, None)
@@ -557,13 +559,15 @@ class _Batch:
 
     def told_plainly(self, row: SessionRow, payload: object) -> None:
         """What an event of its own says, no odd value says any more."""
+        said: Iterable[str] = ()
+        match payload:
+            case e.IdentityLost() | e.IdentityRestored():
+                said = payload.now
+            case e.UsageRecorded(model=str()):
+                pass  # a model's share, not the session's
+            case e.Payload():
+                said = _TOLD.get(type(payload), ())
         known, odds = _unpack(row["extra"])
-        if isinstance(payload, e.IdentityLost | e.IdentityRestored):
-            said: Iterable[str] = payload.now
-        elif isinstance(payload, e.Payload) and getattr(payload, "model", None) is None:
-            said = _TOLD.get(type(payload), ())
-        else:
-            said = MODEL if isinstance(payload, e.ModelChanged) else ()
         for column in said:
             known.pop(column, None)
             odds.pop(column, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...domain.audit import Finding, audit, explain
+from ...domain.audit import Finding, audit, concerns, explain
 from ...domain.chats import Candidate, Chats
 from ...domain.errors import NoSuchChat
 from ...domain.facts import RouteFacts, SessionFacts, World, keyless_by_nature
@@ -95,7 +95,7 @@ def _of_session(view: View, known: World, session: SessionFacts) -> Answer:
         candidates=[
             _keyless(each) if each.id in lineage and by_nature else _weighed(chats, each) for each in sessions
         ],
-        findings=[finding for finding in audit(known) if _about(finding, lineage)],
+        findings=[finding for finding in audit(known) if concerns(finding, lineage)],
         sessions=sessions,
         names=_names(sessions),
         told=tell(view, known, None, sessions),
@@ -130,10 +130,6 @@ def _weighed(chats: Chats, session: SessionFacts) -> Candidate:
     """Where no key is asked about, whose key leads to the session must be said."""
     found = chats.candidate(session, session.key)
     return replace(found, verdict=found.verdict.replace("the key leads", f"{session.key} leads"))
-
-
-def _about(finding: Finding, lineage: dict[str, SessionFacts]) -> bool:
-    return finding.session_id in lineage or any(each.session_id in lineage for each in finding.candidates)
 
 
 def _names(sessions: Sequence[SessionFacts]) -> dict[str, str]:

@@ -13,7 +13,9 @@ from ..paragraphs import ranges, short, text_width, wrap
 from .verdicts import headline, verdict
 
 
-def lines(world: World, findings: Sequence[Finding], chats: int, *, now_us: int) -> Iterator[str]:
+def lines(
+    world: World, findings: Sequence[Finding], chats: int, *, now_us: int, home: str = ""
+) -> Iterator[str]:
     """Every finding, a short block each, then the counts."""
     if not findings:
         yield f"{plural(chats, 'chat')}, no findings"
@@ -25,13 +27,13 @@ def lines(world: World, findings: Sequence[Finding], chats: int, *, now_us: int)
         yield f"{headline(kind)} ({count})"
         for finding in (each for each in findings if each.kind == kind):
             again = kind == "stranded" and finding.session_id in jumped
-            yield from _block(world, finding, now_us, width, jumped_back=again)
+            yield from _block(world, finding, now_us, width, home, jumped_back=again)
         yield ""
-    yield from _closing(findings, kinds, chats, width)
+    yield from _closing(findings, kinds, chats, width, home)
 
 
 def _block(
-    world: World, finding: Finding, now_us: int, width: int, *, jumped_back: bool = False
+    world: World, finding: Finding, now_us: int, width: int, home: str, *, jumped_back: bool = False
 ) -> Iterator[str]:
     yield from _who(world, finding, width)
     text = verdict(finding, world, now_us).removeprefix(f"{headline(finding.kind)}: ")
@@ -39,7 +41,7 @@ def _block(
         text = "the talk that a chat jumped back from, above."
     said = f"{text[:1].upper()}{text[1:]} ({ranges(finding.evidence)})"
     yield from (f"    {line}" for line in wrap(said, width - 4))
-    yield f"    → {visible(finding.remedy)}"
+    yield f"    → {visible(finding.remedy)}{home}"
 
 
 def _who(world: World, finding: Finding, width: int) -> Iterator[str]:
@@ -69,12 +71,18 @@ def _who(world: World, finding: Finding, width: int) -> Iterator[str]:
         yield from (f"  {short(left, width - 2)}", f"  {right}")
 
 
-def _closing(findings: Sequence[Finding], kinds: Counter[str], chats: int, width: int) -> Iterator[str]:
+def _closing(
+    findings: Sequence[Finding], kinds: Counter[str], chats: int, width: int, home: str
+) -> Iterator[str]:
     counted = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
     yield from wrap(f"{plural(len(findings), 'finding')} in {plural(chats, 'chat')}: {counted}.", width)
     repairable = any(each.remedy.startswith("retold sessions repair-routing") for each in findings)
     if repairable:
-        yield from wrap("Next: retold sessions repair-routing shows which keys could be given back;", width)
-        yield from wrap("retold why KEY tells the story of one chat.", width)
+        yield from wrap(
+            f"Next: retold sessions repair-routing{home} shows which keys could be given back;", width
+        )
+        yield from wrap(f"retold why KEY{home} tells the story of one chat.", width)
     else:
-        yield from wrap("Next: retold why KEY (or a session's id) tells the story of one.", width)
+        yield from wrap(
+            f"Next: retold why KEY{home} (KEY may be a session's id) tells the story of one.", width
+        )

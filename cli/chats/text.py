@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...domain.audit import Finding
 from ...domain.chats import Candidate
 from ...domain.ends import SWITCH, is_compression
 from ...domain.keys import describe
+from ...domain.shell import shell_word
 from ...infrastructure.reading import View
 from ..output import cell_width, plural, visible
 from ..paragraphs import day, day_and_clock, hanging, ranges, short, text_width, wrap
@@ -27,8 +28,8 @@ _MOST_MOMENTS = 24
 _MOST_PASSED_OVER = 8
 
 
-def lines(view: View, answer: Answer) -> list[str]:
-    """The whole answer, wrapped for this terminal."""
+def lines(view: View, answer: Answer, home: str = "") -> list[str]:
+    """The whole answer, wrapped for this terminal; `home` is what a command needs to find this home."""
     width = text_width()
     names = {each: short(name, _NAME) for each, name in answer.names.items()}
     blocks = (
@@ -39,7 +40,7 @@ def lines(view: View, answer: Answer) -> list[str]:
             *_passed_over(answer, names, width),
             *hanging("evidence", _evidence(answer, names), indent=_WIDER, width=width),
             *hanging("lost", lost(view, answer, names), indent=_WIDER, width=width),
-            *hanging("remedy", _remedies(answer), indent=_WIDER, width=width),
+            *_commands("remedy", _remedies(answer, home), width),
         ],
     )
     found = list(_headline(answer, width))
@@ -137,7 +138,7 @@ def _sessions(view: View, answer: Answer, width: int) -> list[str]:
     for label, name, session_id, state in cells:
         cut = short(name, name_width)
         cut += " " * (name_width - cell_width(cut))
-        ids = session_id + " " * (id_width - cell_width(session_id))
+        ids = visible(session_id) + " " * (id_width - cell_width(session_id))
         line = f"  {label}".ljust(_INDENT) + (f"{cut}  " if name_width else "") + ids
         if cell_width(line) + 3 + cell_width(state) <= width:
             found.append(f"{line}   {state}".rstrip())
@@ -275,12 +276,25 @@ def _kinship(finding: Finding, names: dict[str, str]) -> str | None:
     return f"contiguity: {one} began when only {other} had just fallen quiet; no other session claims it"
 
 
-def _remedies(answer: Answer) -> list[str]:
+def _commands(label: str, paragraphs: Iterable[str], width: int) -> Iterator[str]:
+    """As `hanging`, but a command is never broken, however narrow the terminal: it is to be copied."""
+    for each in paragraphs:
+        if each.startswith("retold "):
+            yield f"  {label}".ljust(_WIDER) + visible(each)
+        else:
+            yield from hanging(label, [each], indent=_WIDER, width=width)
+        label = ""
+
+
+def _remedies(answer: Answer, home: str) -> list[str]:
     """Commands that exist; `why` itself is no remedy for whoever reads it."""
     found = [each.remedy for each in answer.findings if not each.remedy.startswith("retold why ")]
     if found or not answer.findings:
-        return list(dict.fromkeys(found))
+        return [each + home for each in dict.fromkeys(found)]
     last = max(answer.sessions, key=lambda each: each.last_active_us or each.started_us, default=None)
     if last is None:
         return ["none yet that moves the chat"]
-    return ["none yet that moves the chat; to read its last talk:", f"retold sessions show {last.id}"]
+    return [
+        "none yet that moves the chat; to read its last talk:",
+        f"retold sessions show {shell_word(last.id)}{home}",
+    ]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ...domain import events as e
 from ...domain.events import Event
+from ...domain.text import scrub
 from ..clock import now_us
 from ..drafts import draft_of
 from ..fold_ahead import folding_ahead
@@ -24,7 +25,7 @@ from .hermes_known import tell_known
 from .hermes_new import tell_new
 from .hermes_plan import Plan
 from .hermes_routes import tell_routes
-from .hermes_run import Run, store_of
+from .hermes_run import Run, readable, store_of
 from .hermes_told import tell_sessions, tell_usage
 from .report import Findings, ImportReport, Progress, at_most
 from .salvage import Lost
@@ -88,13 +89,14 @@ def import_opened(
     home.check_in_background()
     findings = Findings()
     observed_us = _observed_us(home.path)
+    read_path = readable(home.path)
     store = decide_again(lambda: _take(target.projector, home, observed_us, findings, progress, moved_from))
-    damage = home.damage_found()
-    schema_version, path = home.schema_version, str(home.path)
+    damage = [scrub(each)[0] for each in home.damage_found()]
+    schema_version = home.schema_version
     home.finish()
-    lost = [_line(each) for each in home.lost]
+    lost = [scrub(_line(each))[0] for each in home.lost]
     payload = e.ImportRan(
-        path,
+        read_path,
         schema_version,
         dict(findings.taken),
         dict(findings.unchanged),
@@ -110,7 +112,7 @@ def import_opened(
         else lambda at: progress(Progress("telling what can be read", at.done, at.total))
     )
     return ImportReport(
-        path=path,
+        path=read_path,
         schema_version=schema_version,
         position=position,
         duration_s=time.monotonic() - started_s,
@@ -141,7 +143,7 @@ def _take(
     db = projector.state.reader()
     db.execute("BEGIN")  # what was seen stays as it was, whoever folds meanwhile
     try:
-        store = store_of(log, db, str(home.path), None if moved_from is None else str(moved_from.resolve()))
+        store = store_of(log, db, home.path, None if moved_from is None else moved_from.resolve())
         run = Run(
             home,
             log,

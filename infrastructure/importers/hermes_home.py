@@ -164,7 +164,8 @@ def _tables(db: apsw.Connection, source: SourceFile) -> tuple[set[str], list[str
             be_lenient(db)
             damage.append("the schema is damaged, or the file was cut off")
             tables = _names(db)
-        if "id" in [row[1] for row in ask(db, "PRAGMA table_info(sessions)")]:
+        columns = ask(db, "PRAGMA table_info(sessions)") if "sessions" in tables else []
+        if "id" in [column[1] for column in columns]:
             ask(db, "PRAGMA cache_size = -32000")
             return tables, damage
     except (*DAMAGE, apsw.SQLError) as error:
@@ -176,6 +177,10 @@ def _tables(db: apsw.Connection, source: SourceFile) -> tuple[set[str], list[str
 
 
 def _names(db: apsw.Connection) -> set[str]:
-    """Tables of the schema as SQLite has taken it in, not as its text says."""
+    """Tables of the schema as SQLite has taken it in, not as its text says; a view holds no rows."""
     listed = ask(db, "PRAGMA main.table_list")
-    return {name for schema, name, *_ in listed if schema == "main" and name != "sqlite_schema"}
+    return {
+        name
+        for schema, name, kind, *_ in listed
+        if schema == "main" and kind == "table" and name != "sqlite_schema"
+    }

@@ -63,12 +63,11 @@ def tell_known(run: Run, plan: Plan) -> None:
     for stream, positions in _owners(run, plan.gone_messages):
         changed[stream].gone += positions
     sessions_gone = {session_stream(each): each for each in plan.gone_sessions}
+    gone_with_it = {stream: changed[stream].gone if stream in changed else [] for stream in sessions_gone}
     for stream in sorted(changed, key=lambda each: _place(run, each)):
-        if stream not in sessions_gone:
-            _tell(run, stream, changed[stream])
+        _tell(run, stream, changed[stream], with_session=stream in sessions_gone)
     for stream, session_id in sessions_gone.items():
-        positions = changed[stream].gone if stream in changed else []
-        payload = e.SourceRowGone("session", session_id, positions)
+        payload = e.SourceRowGone("session", session_id, gone_with_it[stream])
         run.writer.add(run.told(stream, payload, session_id))
     for session in run.numbered:
         if session.reopens:
@@ -120,7 +119,8 @@ def _compare(
         _conflict(run, event, row, message_id, known)
         return
     if edited:
-        edit = message_edited(_last_seen(run, event), row, message=known.message)
+        said_us = plan.said_us(message_id, run.plans[session_id])
+        edit = message_edited(_last_seen(run, event), row, message=known.message, at_us=said_us)
         edit = edit or e.MessageEdited(known.message, {}, now)
         run.writer.add(run.told(event.stream, edit, message_id, kind="message"))
     if known.gone:
@@ -203,7 +203,8 @@ def _place(run: Run, stream: str) -> tuple[int, str]:
     return (plan.number if plan else len(run.numbered), stream)
 
 
-def _tell(run: Run, stream: str, changed: Shown) -> None:
+def _tell(run: Run, stream: str, changed: Shown, *, with_session: bool) -> None:
+    """`with_session`: what is gone is told with its session, which is gone too."""
     session_id = stream.removeprefix("session:")
     unit = []
     if changed.back:
@@ -213,7 +214,7 @@ def _tell(run: Run, stream: str, changed: Shown) -> None:
         if positions:
             showing = _SHOWING[visibility](sorted(positions))
             unit.append(run.told(stream, showing, session_id))
-    if changed.gone:
+    if changed.gone and not with_session:
         gone = e.SourceRowGone("message", "", sorted(changed.gone))
         unit.append(run.told(stream, gone, session_id, kind="gone"))
     if unit:

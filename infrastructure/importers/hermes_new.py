@@ -38,7 +38,7 @@ def _tell_mark(run: Run, mark: tuple[float, int, int]) -> None:
     key, kind, number = mark
     session = run.numbered[number]
     if kind == BEGIN:
-        _begin(run, session, key)
+        _begin(run, session)
     elif session.ending is not None:
         payload = session.ending
         ended_at = getattr(payload, "ended_at", None)
@@ -54,15 +54,11 @@ def _tell_mark(run: Run, mark: tuple[float, int, int]) -> None:
         )
 
 
-def _begin(run: Run, session: SessionPlan, key: float) -> None:
+def _begin(run: Run, session: SessionPlan) -> None:
     row = unpacked(session.row)
-    at_us = time_us(row.get("started_at"))
-    exact = at_us is not None
-    if at_us is None:
-        at_us = time_us(key) or 0
+    at_us = session.began_us
+    exact = time_us(row.get("started_at")) is not None
     created = session_created(row, at_us=at_us, parent_kind=session.kind, store=run.store)
-    session.began = True
-    session.told_us = at_us
     run.writer.add(
         run.told(
             session.stream,
@@ -82,7 +78,7 @@ def _tell_message(run: Run, plan: Plan, session: SessionPlan, message_id: int, r
     at_us = message_time_us(row)
     exact = at_us is not None
     if at_us is None:
-        at_us = plan.odd_times_us.get(message_id, 0) or session.told_us
+        at_us = plan.said_us(message_id, session)
     run.writer.add(
         run.told(
             session.stream,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
 from ...domain import events as e
 from ...domain.ends import COMPRESSION
-from ...domain.events import Payload
-from ...domain.parents import cycles, parent_kind
+from ...domain.events import ParentKind, Payload
+from ...domain.parents import cycles, kind_again, parent_kind
 from ...domain.source_rows import (
-    differing,
+    PARENT_KIND,
     here_after,
     packed,
     seen_after,
@@ -59,6 +60,7 @@ class Plan:
         self.gone_messages: list[int] = []
         self.gone_sessions: list[str] = []
         self._children: defaultdict[str, list[SessionPlan]] = defaultdict(list)
+        self._refused_by: Counter[int] = Counter()
 
     def make(self) -> None:
         """Read the sessions and the heads of all messages."""
@@ -69,6 +71,7 @@ class Plan:
         for plan in self.run.numbered:
             self._judge(plan)
         self._name_circles()
+        self._name_homes()
         self._find_gone_sessions()
 
     # --- sessions ------------------------------------------------------------------------------------
@@ -81,13 +84,23 @@ class Plan:
                 "SELECT session_id, source, seen, gone FROM source_sessions"
             )
         }
+        self._edges: dict[str, tuple[str, ParentKind]] = {
+            child: (parent, kind)
+            for child, parent, kind in run.db.execute("SELECT child, parent, kind FROM edges")
+        }
+        unnamed = set(self.prompts)
         run.begin("reading sessions", None)
         for raw in run.home.sessions():
             session_id = raw.get("id")
+            named = raw.get("system_prompt_hash")
+            if isinstance(named, str):
+                unnamed.discard(named)
             if isinstance(session_id, str) and session_id not in run.plans:
                 self._add(session_id, session_row(raw, self.prompts)[0])
             else:
                 run.findings.skip(f"session {session_id!r}: a second row with this id")
+        for known in sorted(unnamed):
+            run.findings.note(f"system prompt {known}: no session names it; it was left out")
         run.advance(len(run.numbered))
 
     def _add(self, session_id: str, row: Row) -> SessionPlan:
@@ -102,7 +115,8 @@ class Plan:
             plan.left_out = True
             run.findings.unchanged["sessions erased here"] += 1
         elif not run.writer.is_new(plan.stream):
-            plan.left_out = True
+            plan.left_out = plan.refused = True
+            self._refused_by[source] += 1
             run.findings.skip(f"session {session_id}: {self._who_brought(source)}")
         parent = row.get("parent_session_id")
         if isinstance(parent, str) and parent:
@@ -114,10 +128,20 @@ class Plan:
         found = rows(self.run.db, "SELECT path FROM source_homes WHERE id = ?", source)
         if not source or not found:
             return "a session of this id began here; it did not come from this home"
-        return (
-            f"a session of this id came from another home ({found[0][0] or 'not known by path'});"
-            " if that home moved, say so with --moved-from"
-        )
+        return f"a session of this id came from another home ({found[0][0] or 'not known by path'})"
+
+    def _name_homes(self) -> None:
+        """Say once of each other home that brought sessions of this one how to go on as it."""
+        run = self.run
+        for source, refused in sorted(self._refused_by.items()):
+            found = rows(run.db, "SELECT path FROM source_homes WHERE id = ? AND path IS NOT NULL", source)
+            if found:
+                most = 2 * refused > len(run.plans)
+                looks = "looks like the home that was at" if most else "shares sessions with the home at"
+                run.findings.note(
+                    f"this {looks} {found[0][0]}: {refused:,} of its {len(run.plans):,} sessions came from"
+                    f" there; if that one moved here, import it with --moved-from {shlex.quote(found[0][0])}"
+                )
 
     def row_of(self, session_id: str | None) -> Row | None:
         """The row of a session of this home, or None."""
@@ -129,31 +153,41 @@ class Plan:
         if plan.left_out:
             return
         row = unpacked(plan.row)
+        began = _seconds(row.get("started_at"))
+        plan.begin = plan.first if began is None else min(began, plan.first)
+        plan.began_us = time_us(plan.begin if began is None else began) or 0
+        kind = parent_kind(row, self.row_of(plan.parent))
+        payloads: list[Payload] = []
         if plan.is_new:
-            plan.kind = parent_kind(row, self.row_of(plan.parent))
-            began = row.get("started_at")
-            start = began if isinstance(began, float) and abs(began) < _LATEST_S else plan.first
-            self.timeline.begin(plan.number, min(start, plan.first))
-            payloads: list[Payload] = []
+            plan.kind = kind
+            self.timeline.begin(plan.number, plan.begin)
             if row.get("ended_at") is not None:
                 begun = seen_after({}, session_created(row, at_us=0), 0)
                 payloads = session_payloads(begun, row, continuation=self.continuation(plan, row))
-        elif plan.seen == plan.row and not self._seen[plan.id][2]:
-            self.run.findings.unchanged["sessions"] += 1
-            return
-        else:
-            payloads = self._changes(plan, row)
+        elif not plan.rowless:
+            if plan.seen != plan.row or self._seen[plan.id][2]:
+                payloads = self._changes(plan, row, kind)
+            payloads += self._judged_again(plan, kind)
             plan.later = [p for p in payloads if not isinstance(p, _TIMED)]
+            self.run.findings.unchanged["sessions"] += not payloads
         for payload in payloads:
             if isinstance(payload, e.SessionReopened):
                 plan.reopens = True
             elif isinstance(payload, e.SessionEnded | e.SessionCompressed):
                 plan.ending = payload
-                ended_at = row.get("ended_at")
-                known = ended_at if isinstance(ended_at, float) and abs(ended_at) < _LATEST_S else plan.clock
-                self.timeline.end(plan.number, max(known, plan.clock))
+                ended = _seconds(row.get("ended_at"))
+                reached = max(plan.begin, plan.clock)  # an end comes last, whatever its own clock says
+                self.timeline.end(plan.number, reached if ended is None else max(ended, reached))
 
-    def _changes(self, plan: SessionPlan, row: Row) -> list[Payload]:
+    def _judged_again(self, plan: SessionPlan, kind: ParentKind | None) -> list[Payload]:
+        """What the session is to its parent, where that has shown only since it was first seen."""
+        parent, known = self._edges.get(plan.id, (None, None))
+        again = kind_again(known, kind)
+        if parent is None or parent != plan.parent or again == known:
+            return []
+        return [e.SourceRowChanged("session", plan.id, {PARENT_KIND: again})]
+
+    def _changes(self, plan: SessionPlan, row: Row, kind: ParentKind | None) -> list[Payload]:
         assert plan.seen is not None
         seen = unpacked(plan.seen)
         here: Row = {}
@@ -161,9 +195,6 @@ class Plan:
             if isinstance(event.payload, e.Payload):
                 here = here_after(here, event.payload, event.at_us)
         self.run.writer.version(plan.stream)  # refuses what came after the plan
-        kind = None
-        if differing(seen, row, ("parent_session_id",)):
-            kind = parent_kind(row, self.row_of(plan.parent))
         payloads = session_changes(
             seen,
             here,
@@ -171,6 +202,7 @@ class Plan:
             row_id=plan.id,
             continuation=self.continuation(plan, row),
             parent_kind=kind,
+            at_us=plan.began_us,
         )
         back = bool(self._seen[plan.id][2])
         if back and not any(isinstance(p, e.SourceRowChanged) for p in payloads):
@@ -197,16 +229,21 @@ class Plan:
                 way = " → ".join([*circle, circle[0]])
                 self.run.findings.note(f"sessions name each other as parent, taken as they are: {way}")
 
+    @property
+    def rows_were_lost(self) -> bool:
+        """Whether there are sessions in the home that could not be read."""
+        return any(lost.table == "sessions" for lost in self.run.home.lost)
+
     def _find_gone_sessions(self) -> None:
         run = self.run
-        if any(lost.table == "sessions" for lost in run.home.lost):
+        if self.rows_were_lost:
             return  # what could not be read has not gone
-        present = set(run.plans)
-        self.gone_sessions = [
-            session_id
-            for session_id, (source, _, gone) in self._seen.items()
-            if source == run.source and not gone and session_id not in present
-        ]
+        present = {plan.id for plan in run.numbered if not plan.rowless}
+        for session_id, (source, _, gone) in self._seen.items():
+            if source == run.source and not gone and session_id not in present:
+                self.gone_sessions.append(session_id)
+                if session_id in run.plans:
+                    run.findings.note(f"session {session_id}: its row is gone, its messages are still there")
 
     # --- messages ------------------------------------------------------------------------------------
 
@@ -215,6 +252,12 @@ class Plan:
         known_here = rows(run.db, "SELECT 1 FROM source_messages WHERE source = ? LIMIT 1", run.source)
         present = array("q")
         run.begin("reading messages", None)
+        columns = run.home.columns("messages")
+        if "session_id" not in columns:
+            if not run.home.damage:
+                lack = "column session_id in its messages" if columns else "table of messages"
+                run.findings.note(f"this home has no {lack}: its sessions came without messages")
+            return  # what could not be read has not gone
         for chunk in in_chunks(run.home.message_heads(), HEADS):
             known: set[int] = set()
             if known_here:
@@ -261,11 +304,16 @@ class Plan:
             at = float(timestamp) if isinstance(timestamp, (int, float)) else 0.0
             row = settled({"source": "unknown", "started_at": at})
         plan = self._add(session_id, row)
+        plan.rowless = True
         if plan.is_new:
             self.run.findings.note(
                 f"session {session_id}: its row is missing, its messages came in without it"
             )
         return plan
+
+    def said_us(self, message_id: int, session: SessionPlan) -> int:
+        """When a message was said that does not say it: with the one before, or as its session began."""
+        return self.odd_times_us.get(message_id, 0) or session.began_us
 
     def _find_gone_messages(self, present: array[int]) -> None:
         run = self.run
@@ -286,6 +334,11 @@ class Plan:
                 if each.first is not None
             ):
                 self.gone_messages.append(source_id)
+
+
+def _seconds(value: object) -> float | None:
+    """A time that can be placed among others."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _LATEST_S else None
 
 
 _TIMED = (e.SessionReopened, e.SessionEnded, e.SessionCompressed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from .leaves import TableLeaves, find_leaves
 from .salvage import (
     DAMAGE,
     Found,
@@ -69,6 +71,7 @@ class HermesReader:
         self._named: set[Lost] = set()
         self._columns: dict[str, tuple[str, ...]] = {}
         self._guides: dict[str, Guide] = {}
+        self._leaves: dict[str, TableLeaves | None] = {}
         self._rowid_of: dict[int, int] | None = None
         self._session_ids: set[str] = set()
         self._owner_of: dict[int, str] = {}
@@ -141,7 +144,9 @@ class HermesReader:
         if not ids:
             return []
         found: dict[int, tuple[Value, ...]] = {}
-        for first, last in _stretches(ids):
+        if leaves := self._leaves.get("messages"):
+            found.update(each for i in ids if (each := leaves.row(i, columns)))
+        for first, last in _stretches(ids) if leaves is None else ():
             if last > first:
                 found.update(self._messages.between(first, last))
         found.update(self._one_by_one(i for i in ids if i not in found))
@@ -167,7 +172,8 @@ class HermesReader:
             if isinstance(key, str) and isinstance(prompt, str):
                 prompts[key] = prompt
             else:
-                detail = f"a system prompt that is no text (hash {key!r})"
+                name = key.raw.decode(errors="replace") if isinstance(key, RawText) else key
+                detail = f"a system prompt that is no text (hash {name!r})"
                 self._add(Lost("system_prompts", None, None, None, detail, 1))
         return prompts
 
@@ -193,13 +199,47 @@ class HermesReader:
             yield found
         guided = table in GUIDED
         counted = index_count(self._db, table, GUIDED[table][0]) if guided else None
-        if scan.unreadable or scan.misplaced or counted not in (None, len(seen)):
-            guide = self._guide(table) if guided else Guide({}, False, [])
+        damaged = scan.unreadable or scan.misplaced or self._leaves.get(table)
+        if damaged or counted not in (None, len(seen)):
+            yield from self._missed(scan, table, columns, seen)
+            guide = self._guide_of(table)
             lost, harmless = account(scan, table, seen, guide)
             for one in map(_route, lost) if table == "gateway_routing" else lost:
                 self._add(one)
             for sentence in harmless + [f"index {name} is damaged" for name in guide.broken]:
                 self._add_damage(sentence)
+
+    def _missed(
+        self, scan: TableScan, table: str, columns: Sequence[str], seen: array[int]
+    ) -> Iterator[Found]:
+        """What a finished scan has missed although it stands on some leaf of the table."""
+        leaves = self._leaves_of(table)
+        if leaves is None:
+            return
+        have = set(seen)
+        for rowid in leaves.rowids:
+            if rowid not in have and (found := leaves.row(rowid, columns)):
+                seen.append(rowid)
+                yield found
+        scan.misplaced = 0  # they have come from their own leaves
+        scan.unreadable = leaves.gaps(self._highest_known(table), self._guide_of(table), seen)
+
+    def _from_leaves(self, table: str, columns: Sequence[str], start: int) -> Iterator[Found] | None:
+        leaves = self._leaves_of(table)
+        return None if leaves is None else leaves.rows(start, columns)
+
+    def _leaves_of(self, table: str) -> TableLeaves | None:
+        """The rows of a damaged table from its leaves, where its inner pages do not lead to all of them."""
+        if table not in self._leaves:
+            keys = GUIDED.get(table, ())
+            leaves = self._leaves[table] = find_leaves(self._db, table, keys, self._guide_of(table))
+            if leaves is not None:
+                rows = f"{leaves.adopted} rows were read from its leaves"
+                self._add_damage(f"an inner page of {table} is damaged; {rows}")
+                if leaves.left_out:
+                    detail = "on pages that no page leads to: they cannot be told from deleted ones, left out"
+                    self._add(Lost(table, None, None, None, detail, leaves.left_out))
+        return self._leaves[table]
 
     def _keyless(self, table: str, columns: Sequence[str]) -> Iterator[Found]:
         """A table without rowids has no other way than its key; nothing follows a damaged page."""
@@ -217,6 +257,8 @@ class HermesReader:
                 found = self._messages.one(rowid)
             except apsw.CorruptError:
                 found = None
+            if found is None and (leaves := self._leaves_of("messages")):
+                found = leaves.row(rowid, self.columns("messages"))
             if found is not None:
                 yield found
             else:
@@ -257,7 +299,13 @@ class HermesReader:
         return owner if isinstance(owner, str) else None
 
     def _scan(self, table: str, columns: Sequence[str]) -> TableScan:
-        return TableScan(self._db, table, columns, lambda: self._highest_known(table))
+        return TableScan(
+            self._db,
+            table,
+            columns,
+            lambda: self._highest_known(table),
+            lambda start: self._from_leaves(table, columns, start),
+        )
 
     def _highest_known(self, table: str) -> int | None:
         known = list(self._guide(table).owners) if table in GUIDED else []
@@ -269,6 +317,9 @@ class HermesReader:
         if isinstance(seq, int):
             known.append(seq)
         return max(known, default=None)
+
+    def _guide_of(self, table: str) -> Guide:
+        return self._guide(table) if table in GUIDED else Guide({}, False, [])
 
     def _guide(self, table: str) -> Guide:
         if table not in self._guides:
@@ -322,9 +373,18 @@ def _route(lost: Lost) -> Lost:
 
 def read_mirror(path: Path) -> Mirror:
     """Take in what can be read; what cannot is named entry by entry."""
+    twice: dict[str, None] = {}
+
+    def one_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            twice.update(dict.fromkeys(name for name, count in counts.items() if count > 1))
+        return found
+
     try:
         text = path.read_bytes().decode("utf-8-sig")
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=one_each)
     except (FileNotFoundError, NotADirectoryError):
         return Mirror(False, {}, [])
     except OSError as error:
@@ -341,6 +401,7 @@ def read_mirror(path: Path) -> Mirror:
         for key, value in content.items()
         if not key.startswith("_") and not isinstance(value, dict)
     ]
+    problems += [f"{path.name}: {key} stands twice in one object; the last one counts" for key in twice]
     return Mirror(True, entries, problems)
 
 

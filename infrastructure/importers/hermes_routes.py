@@ -11,7 +11,7 @@ import msgspec
 
 from ...domain import events as e
 from ...domain import route
-from ...domain.source_values import time_us
+from ...domain.source_values import as_text, time_us
 from ...projections.sources import entry_digest
 from ..streams import route_stream
 from .hermes_rows import plain
@@ -49,13 +49,33 @@ def tell_routes(run: Run) -> None:
             "SELECT key, session_id, entry, gone FROM source_routes WHERE source = ?", (run.source,)
         )
     }
+    of_others = "SELECT key, session_id FROM source_routes WHERE source <> ? AND gone = 0"
+    elsewhere = set(run.db.execute(of_others, (run.source,)))
     run.begin("routes", len(entries))
     for key in sorted(entries):
-        _tell(run, entries[key], seen.get(key))
+        if not _is_refused(run, entries[key], elsewhere):
+            _tell(run, entries[key], seen.get(key))
         run.advance(1)
     for key, before in sorted(seen.items()):
         if key not in entries and key not in doubtful and not before.gone:
             _tell_gone(run, key, before)
+
+
+def _is_refused(run: Run, entry: Entry, elsewhere: set[tuple[str, str | None]]) -> bool:
+    """Whether it leads to a session that is not this home's: then nothing here hears of it."""
+    session = run.plans.get(entry.session_id)
+    if session is not None and session.refused:
+        run.findings.skip(
+            f"route {entry.key}: leads to session {entry.session_id}, which did not come from this home"
+        )
+        return True
+    if session is None and (entry.key, entry.session_id) in elsewhere:
+        run.findings.skip(
+            f"route {entry.key}: leads to session {entry.session_id}, which is not in this home,"
+            " and came from another one already"
+        )
+        return True
+    return False
 
 
 def _tell(run: Run, entry: Entry, before: Seen | None) -> None:
@@ -131,7 +151,7 @@ def _entries(run: Run) -> tuple[dict[str, Entry], set[str]]:
     doubtful: set[str] = set()
     for row in _own_scope(run):
         key, text = row.get("session_key"), row.get("entry_json")
-        name = key if isinstance(key, str) else repr(key)
+        name = as_text(key) or repr(key)
         entry = _entry(key, text, time_us(row.get("updated_at")))
         if isinstance(entry, Entry):
             found[entry.key] = entry
@@ -160,7 +180,7 @@ def _fill_from_mirror(run: Run, found: dict[str, Entry], doubtful: set[str]) -> 
                     " the table wins"
                 )
             continue
-        entry = _entry(key, _encode(value).decode(), None)
+        entry = _entry(key, _text_of(key, value), None)
         if isinstance(entry, Entry):
             found[key] = entry
             run.findings.differs(f"{key}: only in sessions.json, taken from there")
@@ -171,12 +191,21 @@ def _fill_from_mirror(run: Run, found: dict[str, Entry], doubtful: set[str]) -> 
         run.findings.differs(f"{key}: only in the table, not in sessions.json")
 
 
+def _text_of(key: str, value: object) -> str | None:
+    """The entry as text that can be stored, or None where it holds what has no such form."""
+    try:
+        key.encode()
+        return _encode(value).decode()
+    except (ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return None  # half a surrogate (JSON escapes may spell one), or a number beyond 64 bits
+
+
 def _entry(key: object, text: object, at_us: int | None) -> Entry | str:
     """The entry, or why it is none."""
     if not isinstance(key, str):
-        return "its key is no text"
+        return "its key is no valid text"
     if not isinstance(text, str):
-        return "its entry is no text"
+        return "its entry is no valid text"
     try:
         said = _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -210,7 +239,7 @@ def _own_scope(run: Run) -> list[Mapping[str, Any]]:
     scopes: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for raw in run.home.routes():
         row = plain(raw)
-        scopes[str(row.get("scope", ""))].append(row)
+        scopes[as_text(row.get("scope")) or ""].append(row)
     if not scopes:
         return []
     own = str((run.home.path / "sessions").resolve())

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...domain import events as e
 from ...domain.events import Odd
-from ...domain.source_rows import BILLING, COSTS, TOKENS, settled
+from ...domain.source_rows import BILLING, COSTS, PARENT_KIND, THEIR_PARENT_KIND, TOKENS, settled
 from ...domain.source_values import Row, as_text
 from .salvage import RawText
 
@@ -30,6 +30,8 @@ def prompt_hash(text: str) -> str:
 def session_row(raw: Mapping[str, Any], prompts: Mapping[str, str]) -> tuple[Row, str | None]:
     """The session's row in normal form and its prompt's text: the row bears the hash only."""
     row = plain(raw)
+    if PARENT_KIND in row:
+        row = {THEIR_PARENT_KIND if column == PARENT_KIND else column: row[column] for column in row}
     text, named = row.get("system_prompt"), row.get("system_prompt_hash")
     if isinstance(text, str):
         # An empty prompt is as good as none to the store, but it is not the same row.
@@ -41,13 +43,16 @@ def session_row(raw: Mapping[str, Any], prompts: Mapping[str, str]) -> tuple[Row
 
 
 def model_usage(raw: Mapping[str, Any]) -> e.UsageRecorded | None:
-    """A row of session_model_usage as an event; None for one whose key is no text."""
+    """A row of session_model_usage as an event; None for one whose key is no text.
+
+    A key that is NULL is read as none (""), and the event says that it was NULL.
+    """
     row = plain(raw)
-    key = [row.get(column) or "" for column in _USAGE_KEY]
-    if not all(isinstance(each, str) for each in key):
+    key = {column: row.get(column, "") for column in _USAGE_KEY}
+    if not all(each is None or isinstance(each, str) for each in key.values()):
         return None
-    fields: dict[str, Any] = dict(zip(_USAGE_KEY, key, strict=True))
-    columns: dict[str, Any] = {}
+    fields: dict[str, Any] = {column: each or "" for column, each in key.items()}
+    columns: dict[str, Any] = {column: None for column, each in key.items() if each is None}
     for column, value in row.items():
         if column in fields or column == "session_id":
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ class SessionPlan(msgspec.Struct, gc=False):
 
     Attributes:
         row, seen: as it is there now, and as it was last seen (None: never); see `packed`.
-        left_out: another home brought this id, or it was erased here.
+        left_out: another home brought this id, or it was erased here; `refused`: the former.
+        rowless: only its messages still name it.
+        begin, began_us: where it stands in the order of time, and when it began, as far as is known.
         first, clock, latest: the earliest time of its messages, the latest reached so far, and the
             last one's (seconds).
         ending: its end, if that is to be told; `later`: what has no time of its own.
@@ -33,16 +36,18 @@ class SessionPlan(msgspec.Struct, gc=False):
     row: bytes
     seen: bytes | None = None
     left_out: bool = False
+    refused: bool = False
+    rowless: bool = False
     parent: str | None = None
     kind: ParentKind | None = None
     first: float = float("inf")
     clock: float = float("-inf")
     latest: float = 0.0
-    told_us: int = 0
+    begin: float = float("inf")
+    began_us: int = 0
     reopens: bool = False
     ending: Payload | None = None
     later: list[Payload] | None = None
-    began: bool = False
 
     @property
     def stream(self) -> str:
@@ -145,21 +150,29 @@ def source_number(db: Connection, store: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def store_of(log: Log, db: Connection, path: str, moved_from: str | None) -> str:
+def readable(path: Path) -> str:
+    """The path as text that can be stored, whatever bytes its name has."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def store_of(log: Log, db: Connection, path: Path, moved_from: Path | None) -> str:
     """The fingerprint of the home at `path`: the same at each run, and after a declared move.
 
     Raises:
         BadUsage: `moved_from` is no home that was imported.
     """
-    known_homes = "SELECT store, path FROM source_homes WHERE path IS NOT NULL"
+    # Of several that were at one path, the last one: the others have moved, or were refused there.
+    known_homes = "SELECT store, path FROM source_homes WHERE path IS NOT NULL ORDER BY last_run DESC"
     paths: dict[str, str] = dict(db.execute(known_homes))
-    wanted = path if moved_from is None else moved_from
-    for store, known in paths.items():
-        if known in (path, wanted):
-            return store
+    for wanted in (path if moved_from is None else moved_from, path):
+        for store, known in paths.items():
+            if known == readable(wanted):
+                return store
     if moved_from is not None:
-        known_paths = ", ".join(sorted(paths.values())) or "none"
-        raise BadUsage(f"no home was imported from {moved_from}", hint=f"imported homes: {known_paths}")
+        known_paths = ", ".join(sorted(set(paths.values()))) or "none"
+        raise BadUsage(
+            f"no home was imported from {readable(moved_from)}", hint=f"imported homes: {known_paths}"
+        )
     turn = 0
     while True:
         store = log.identity.keyed_hash("source", os.fsencode(path), turn).hex()

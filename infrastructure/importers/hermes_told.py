@@ -8,13 +8,14 @@ import msgspec
 
 from ...domain import events as e
 from ...domain import title_claim
-from ...domain.events import Payload, session_stream
+from ...domain.events import Odd, Payload, session_stream
 from ...domain.source_rows import seen_after, session_created, session_payloads, unpacked
+from ...domain.source_values import as_text
 from ...domain.title_claim import TitleClaim
 from ...projections.sources import usage_digest, usage_key
 from ..streams import title_stream
 from .hermes_plan import Plan
-from .hermes_rows import model_usage, session_row
+from .hermes_rows import model_usage, plain, session_row
 from .hermes_run import Run, SessionPlan, rows
 from .writer import Told
 
@@ -53,6 +54,10 @@ def tell_sessions(run: Run, plan: Plan) -> None:
                     pass
             unit.append(run.told(session.stream, payload, session.id))
         run.writer.add(*unit)
+    for session in run.numbered:
+        if session.rowless and session.is_new and not plan.rows_were_lost:
+            gone = e.SourceRowGone("session", session.id)
+            run.writer.add(run.told(session.stream, gone, session.id))
 
 
 def _payloads(plan: Plan, session: SessionPlan) -> list[Payload]:
@@ -147,23 +152,35 @@ class Titles:
         return self._run.told(title_stream(self._run.identity, claim.title), payload, session_id)
 
 
+def _named(value: object) -> str:
+    """What a row is called in the report."""
+    return repr(as_text(value) if isinstance(value, (Odd, bytes)) else value)
+
+
 def tell_usage(run: Run) -> None:
     """Each model's share, where it differs from what was last seen."""
     known: Mapping[tuple[str, bytes], bytes] = {
         (session_id, bytes(key)): bytes(seen)
         for session_id, key, seen in run.db.execute("SELECT session_id, key, digest FROM source_usage")
     }
+    read: set[tuple[str, bytes]] = set()
     for raw in run.home.model_usage():
-        session = run.plans.get(str(raw.get("session_id")))
+        row = plain(raw)
+        of = f"usage of {_named(row.get('model'))} by session {_named(row.get('session_id'))}"
+        session = run.plans.get(str(row.get("session_id")))
         payload = model_usage(raw)
         if session is None or payload is None:
-            run.findings.skip(
-                f"usage of {raw.get('model')!r} by session {raw.get('session_id')!r}: "
-                + ("there is no such session" if session is None else "its key is no text")
-            )
+            why = "there is no such session" if session is None else "its key is no valid text"
+            run.findings.skip(f"{of}: {why}")
+        elif (session.id, usage_key(payload)) in read:
+            run.findings.skip(f"{of}: a second row with this key (NULL is no other key than none)")
         elif not session.left_out:
+            read.add((session.id, usage_key(payload)))
             if known.get((session.id, usage_key(payload))) == usage_digest(payload):
                 run.findings.unchanged["usage"] += 1
             else:
+                for column, value in row.items():
+                    if isinstance(value, Odd):
+                        run.findings.note(f"{of}: {column} is no valid text; it came in as {_named(value)}")
                 stream = session_stream(session.id)
                 run.writer.add(run.told(stream, payload, session.id, kind="usage"))

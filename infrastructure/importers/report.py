@@ -6,6 +6,8 @@ from collections import Counter
 
 import msgspec
 
+from ...domain.text import scrub
+
 MOST_LINES = 1_000
 """So many lines of a kind go into the log; the report itself holds all of them."""
 
@@ -51,7 +53,10 @@ class ImportReport(msgspec.Struct, frozen=True):
 
 
 class Findings:
-    """What a run finds on its way; a line said twice (the run may start over) is one."""
+    """What a run finds on its way; a line said twice (the run may start over) is one.
+
+    A line may quote whatever the source holds, and must be storable itself.
+    """
 
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()
@@ -62,16 +67,16 @@ class Findings:
         self.differences: dict[str, None] = {}
 
     def conflict(self, line: str) -> None:
-        self.conflicts[line] = None
+        self.conflicts[scrub(line)[0]] = None
 
     def skip(self, line: str) -> None:
-        self.skipped[line] = None
+        self.skipped[scrub(line)[0]] = None
 
     def note(self, line: str) -> None:
-        self.notes[line] = None
+        self.notes[scrub(line)[0]] = None
 
     def differs(self, line: str) -> None:
-        self.differences[line] = None
+        self.differences[scrub(line)[0]] = None
 
 
 def at_most(lines: list[str]) -> list[str]:

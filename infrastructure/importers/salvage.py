@@ -72,6 +72,7 @@ class TableScan:
 
     Attributes:
         unreadable: ranges of rowids that raised; gaps between rows may be among them.
+            What `from_leaves` gives in place of a tree that cannot be walked is not among them.
         misplaced: rows that a damaged page showed under a rowid which is not theirs.
     """
 
@@ -81,11 +82,13 @@ class TableScan:
         table: str,
         columns: Sequence[str],
         known_highest: Callable[[], int | None],
+        from_leaves: Callable[[int], Iterator[Found] | None] = lambda _: None,
     ) -> None:
         self._db = db
         self._table = table
         self._columns = columns
         self._known_highest = known_highest
+        self._from_leaves = from_leaves
         self._edge: int | None = None
         self._limit: int | None = None
         plain = ", ".join(quoted(c) for c in columns)
@@ -114,6 +117,9 @@ class TableScan:
                 if sound[-1][0] == HIGHEST:
                     return
                 start = sound[-1][0] + 1
+            if broken and (rest := self._from_leaves(start)) is not None:
+                yield from rest
+                return
             if broken:
                 start = self._behind_damage(start)
             elif len(found) < BATCH:

@@ -63,8 +63,9 @@ def test_each_finding_is_reported_once(run: Run, imported: Path) -> None:
     assert len(told) == len(set(told))
 
 
-def test_findings_are_grouped_and_counted(run: Run, imported: Path) -> None:
-    done = run("audit", "--home", imported)
+def test_findings_are_grouped_and_counted(run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETOLD_HOME", str(imported))
+    done = run("audit")
     lines = done.stdout.splitlines()
 
     assert done.exit_code == 1

@@ -7,6 +7,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from retold.cli.import_ import lines
+from retold.infrastructure.engine import open_home
+from retold.infrastructure.importers.hermes import import_hermes
 from retold.tests.conftest import Run, RunProcess
 
 
@@ -28,6 +31,39 @@ def test_a_second_import_says_that_nothing_changed(run: Run, hermes_home: Path) 
     assert ran.stdout.splitlines()[0] == (
         "nothing has changed since the last import (57 sessions, 914 messages, 27 routes)"
     )
+
+
+def test_what_is_one_is_said_as_one_and_what_is_none_is_left_out(run: Run, hermes_home: Path) -> None:
+    run("import", "hermes", hermes_home)
+    db = apsw.Connection(str(hermes_home / "state.db"))
+    db.execute("UPDATE sessions SET title = 'a new name' WHERE id = '20260504_080000_b33d43d5'")
+    db.close()
+    ran = run("import", "hermes", hermes_home)
+
+    head, *rest = ran.stdout.splitlines()
+    assert head.startswith("1 title taken in ")
+    assert [line.split()[0] for line in rest] == ["unchanged", "differs", "recorded"]
+
+
+def test_an_empty_name_is_no_home(run: Run) -> None:
+    """Nor does it stand for ~/.hermes."""
+    for argv in (("",), ("x", "--moved-from", " ")):
+        done = run("import", "hermes", *argv)
+
+        assert done.exit_code == 2
+        assert "is empty and names no folder" in done.stderr
+
+
+def test_a_long_line_is_wrapped_for_a_terminal_only(run: Run, hermes_home: Path) -> None:
+    def differs(text: str) -> list[str]:
+        return [line for line in text.splitlines() if "wins" in line or "differs" in line]
+
+    with open_home(hermes_home.with_name("there")) as engine:
+        report = import_hermes(engine, hermes_home)
+
+    assert len(differs("\n".join(lines(report)))) == 1
+    assert len(differs("\n".join(lines(report, 80)))) == 2
+    assert max(len(line) for line in lines(report, 80) if str(hermes_home) not in line) <= 80
 
 
 def test_json(run: Run, hermes_home: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 from retold.domain import events as e
 from retold.infrastructure.home import EVENTS
 from retold.infrastructure.log import Log
-from retold.infrastructure.log_lines import Selection, entries
+from retold.infrastructure.log_lines import Hole, Selection, entries
 from retold.tests.histories import T0_US, History, draft, history
 
 if TYPE_CHECKING:

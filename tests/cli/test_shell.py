@@ -261,6 +261,49 @@ def test_an_early_end_of_the_reader_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("argv", [["sessions", "list"], ["audit"], ["audit", "--json"], ["search", "hull"]])
+def test_a_closed_output_is_not_written_to(run: Run, hermes_home: Path, home: Path, argv: list[str]) -> None:
+    run("import", "hermes", hermes_home)
+    env = {**os.environ, "RETOLD_HOME": str(home)}
+    script = '"$0" -m retold "$@" >&-'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, *argv], stderr=subprocess.PIPE, env=env, check=False
+    )
+
+    assert done.returncode == (1 if "audit" in argv else 0)
+    assert b"retold:" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["sessions", "list", "--limit"],
+        ["sessions", "show", "20260504_080000_b33d43d5", "--first"],
+        ["sessions", "show", "20260504_080000_b33d43d5", "--last"],
+        ["sessions", "show", "20260504_080000_b33d43d5", "--after"],
+        ["sessions", "show", "20260504_080000_b33d43d5", "--before"],
+        ["search", "hull", "--limit"],
+        ["search", "hull", "--offset"],
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_nothing_could_count_is_bad_usage(run: Run, hermes_home: Path, argv: list[str]) -> None:
+    run("import", "hermes", hermes_home)
+    done = run(*argv, "9" * 22)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"retold: Invalid value for '{argv[-1]}': {'9' * 22} is not in the range")
+
+
+@pytest.mark.parametrize("option", ["--since", "--at"])
+def test_a_position_that_no_log_reaches_is_bad_usage(run: Run, hermes_home: Path, option: str) -> None:
+    run("import", "hermes", hermes_home)
+    done = run("log", option, "#" + "9" * 22)
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "is no position" in done.stderr
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that only Linux has")
 def test_an_answer_that_does_not_fit_is_no_success() -> None:
     with open("/dev/full", "wb") as full:

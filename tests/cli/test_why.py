@@ -51,8 +51,11 @@ def talk(engine: SessionEngine, session_id: str, at_us: int, turns: int = 2) -> 
 # --- the fixture's chats ----------------------------------------------------------------------------
 
 
-def test_a_chat_that_jumped_back_reads_like_a_story(run: Run, imported: Path) -> None:
-    done = run("why", "1001", "--home", imported)
+def test_a_chat_that_jumped_back_reads_like_a_story(
+    run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RETOLD_HOME", str(imported))
+    done = run("why", "1001")
 
     assert done.exit_code == 1
     assert done.stdout.splitlines()[:8] == [
@@ -159,6 +162,67 @@ def test_a_stranded_session_with_one_candidate_is_explained_by_that_chat(
     incident = truth["contiguity"]
 
     assert run("why", incident["orphan"], "--json", "--home", imported).json["key"] == incident["adopts_key"]
+
+
+def test_an_id_that_only_a_route_names_is_explained_by_its_key(run: Run, imported: Path, truth: Any) -> None:
+    key = truth["dangling_route"]["key"]
+    missing = run("why", key, "--json", "--home", imported).json["session_id"]
+    done = run("why", missing, "--home", imported)
+
+    assert done.exit_code == 1
+    assert done.stdout == run("why", key, "--home", imported).stdout
+    assert missing in done.stdout
+
+
+def test_an_id_that_several_routes_name_lists_their_keys(run: Run, home: Path) -> None:
+    with retold.open_home(home) as engine:
+        engine.create_session("telegram", session_id="here", key=K)
+        for key in (K, f"{K}:2"):
+            led = engine.route(key)
+            moved = led.lead_to("20991231_235959_deadbeef", "recovery")
+            assert moved is not None
+            engine.save_events([engine.rerouted(led, moved, T)])
+    done = run("why", "20991231_235959_deadbeef", "--json")
+
+    assert done.exit_code == 2
+    assert done.json["error"]["candidates"] == [K, f"{K}:2"]
+
+
+def test_a_command_names_the_home_that_was_named(
+    run: Run, imported: Path, truth: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = f" --home {imported}\n"
+    for argv in (("why", "1001"), ("audit",)):
+        assert f"retold sessions repair-routing{there}" in run(*argv, "--home", imported).stdout
+    assert f"retold sessions show {truth['two_predecessors']['orphan']}{there}" in (
+        run("why", truth["two_predecessors"]["orphan"], "--home", imported).stdout
+    )
+
+    monkeypatch.setenv("RETOLD_HOME", str(imported))
+    assert "--home" not in run("why", "1001").stdout + run("audit").stdout
+
+
+def test_the_last_keyed_session_outside_the_window_is_weighed_and_said_to_be_outside(
+    run: Run, imported: Path, truth: Any
+) -> None:
+    orphan = truth["out_of_window"]["orphan"]
+    told = run("why", orphan, "--json", "--home", imported).json
+    (finding,) = told["findings"]
+
+    assert [each["verdict"] for each in finding["candidates"]] == [
+        "fell quiet 2400 s before it began; outside the window"
+    ]
+    assert finding["candidates"][0]["session_id"] in finding["detail"]
+
+
+def test_two_that_claim_one_predecessor_name_each_other(run: Run, imported: Path, truth: Any) -> None:
+    one, two = truth["two_claimants"]["orphans"]
+    for orphan, other in ((one, two), (two, one)):
+        findings = run("why", orphan, "--json", "--home", imported).json["findings"]
+        (mine,) = [each for each in findings if each["session_id"] == orphan]
+
+        named = {each["session_id"] for each in mine["candidates"]}
+        assert named == {truth["two_claimants"]["predecessor"], other}
 
 
 def test_a_cli_session_has_no_key_by_nature(run: Run, imported: Path, truth: Any) -> None:

@@ -606,9 +606,39 @@ def test_an_orphan_out_of_the_window_gets_the_window_that_would_do(story: Story)
     story.talk("o", None, 1 + 2400 / 86400, 2)
     one = the("stranded", found(story))
 
-    assert (one.key, one.candidates, one.facts["last_keyed"]) == (None, (), "d")
+    assert (one.key, one.facts["last_keyed"]) == (None, "d")
+    assert [(each.session_id, each.verdict) for each in one.candidates] == [
+        ("d", "fell quiet 2400 s before it began; outside the window")
+    ]
     assert one.remedy == "retold sessions repair-routing --max-gap-seconds 2400"
     assert found(story, gap_seconds=2400)[0].key == K
+
+
+def test_a_chat_outside_the_window_of_a_stranded_session_is_sound(story: Story) -> None:
+    story.talk("d", K, 1)
+    story.route(K, "d")
+    story.talk("o", None, 5)
+
+    assert explain(story.world(), K).findings == ()
+
+
+def test_two_that_claim_one_predecessor_name_each_other_and_it(story: Story) -> None:
+    story.talk("d", K, 1)
+    story.talk("one", None, 1 + 60 / 86400, 2)
+    story.talk("two", None, 1 + 120 / 86400, 2)
+    first, second = found(story)
+
+    assert [each.session_id for each in first.candidates] == ["d", "two"]
+    assert [each.session_id for each in second.candidates] == ["d", "one"]
+    assert "It could go on from d, and so could two." in first.detail
+
+
+def test_a_remedy_spells_out_what_would_harm_a_terminal(story: Story) -> None:
+    story.talk("d", K, 1)
+    story.talk("o\x1b[31m\n", None, 1.0001, 2)
+    story.talk("other", None, 1.0002, 2)
+
+    assert found(story)[0].remedy == r"retold sessions show $'o\x1b[31m\n'"
 
 
 def test_empty_and_vanished_sessions_are_not_stranded(story: Story) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from retold.domain import events as e
+from retold.domain.audit import audit
 from retold.domain.errors import (
     BadUsage,
     NeedsUpgrade,
@@ -27,6 +28,7 @@ from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.sqlite import one
 from retold.infrastructure.streams import route_stream, title_stream
 from retold.projections.search_query import parse
+from retold.projections.world import world
 from retold.tests.histories import draft
 
 K = "agent:main:telegram:dm:1001"
@@ -513,3 +515,77 @@ def test_a_save_stands_whatever_becomes_of_the_fold(
 
     assert one(engine.event_log.reader(), "SELECT max(position) FROM events") == saved.position
     assert contents(engine, "s1") == ["kept"]
+
+
+# --- a resume is a person's own choice --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", ["session_reset", "session_switch", "idle", "agent_close"])
+def test_a_resume_opens_the_session_again_in_the_same_save(engine: SessionEngine, reason: str) -> None:
+    engine.create_session("telegram", session_id="s1", key=K)
+    engine.append_message("s1", "user", "first")
+    engine.create_session("telegram", session_id="s2", key=K)
+    engine.end_session("s1", reason)
+    saved = engine.reroute(K, "s1", "resume")
+
+    opened, led = (event for event in engine.event_log.read(saved.positions[0] - 1))
+    assert [type(each.payload) for each in (opened, led)] == [e.SessionReopened, e.SessionRerouted]
+    assert opened.save == led.save
+    assert engine.append_message("s1", "user", "again").position
+    assert rows(engine, "SELECT ended_at, end_reason, hard_end FROM sessions WHERE id = 's1'") == [
+        (None, None, 0)
+    ]
+    found = audit(world(engine.state.reader()))
+    assert "routed_to_ended" not in [each.kind for each in found]
+
+
+def test_a_resume_of_where_the_key_leads_opens_it_too(engine: SessionEngine) -> None:
+    engine.create_session("telegram", session_id="s1", key=K)
+    engine.end_session("s1", "session_reset")
+
+    assert len(engine.reroute(K, "s1", "resume").positions) == 1
+    assert engine.reroute(K, "s1", "resume").positions == ()
+
+
+@pytest.mark.parametrize("cause", ["recovery", "repair", "handoff"])
+def test_nothing_but_a_resume_opens_a_session_again(engine: SessionEngine, cause: e.Cause) -> None:
+    engine.create_session("telegram", session_id="s1", key=K)
+    engine.create_session("telegram", session_id="s2", key=K, cause="reset")
+    engine.reroute(K, "s1", cause)
+
+    with pytest.raises(SessionOver):
+        engine.append_message("s1", "user", "again")
+
+
+def test_a_resume_leaves_a_compressed_session_to_its_continuation(engine: SessionEngine) -> None:
+    engine.create_session("telegram", session_id="s1", key=K)
+    engine.append_message("s1", "user", "first")
+    engine.compress_session("s1", "so far", continuation_id="s2")
+
+    assert len(engine.reroute(K, "s1", "resume").positions) == 1
+    with pytest.raises(SessionOver, match="s2"):
+        engine.append_message("s1", "user", "again")
+
+
+# --- what is no text --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [["a"], {"type": "text"}, 7, b"bytes"])
+def test_content_that_is_no_text_is_refused_with_what_it_may_be(engine: SessionEngine, content: Any) -> None:
+    engine.create_session("cli", session_id="s1")
+    with pytest.raises(BadUsage, match="content may be a str or None") as refused:
+        engine.append_message("s1", "user", content)
+
+    assert "json:" in refused.value.hint
+    assert contents(engine, "s1") == []
+
+
+def test_no_other_text_may_be_anything_else(engine: SessionEngine) -> None:
+    odd: Any = 7
+    with pytest.raises(BadUsage, match="source may be a str"):
+        engine.create_session(odd)
+    engine.create_session("cli", session_id="s1")
+    with pytest.raises(BadUsage, match="role may be a str"):
+        engine.append_message("s1", odd, "text")
+    with pytest.raises(BadUsage, match="tool_calls may be a str"):
+        engine.append_message("s1", "assistant", None, tool_calls=[{"name": "x"}])

@@ -186,15 +186,44 @@ def test_a_session_id_that_another_home_brought_is_refused_and_named(known: Impo
     other = Path(shutil.copytree(known.hermes, tmp_path / "other"))
     edit(other, "INSERT INTO sessions (id, source, started_at) VALUES ('its own', 'cli', 1.0)")
 
-    told = known.told(hermes=other)
+    (created,) = known.told(hermes=other)
 
-    created, *routes = told
     assert isinstance(created, e.SessionCreated)
-    # Where its routes lead is remembered as said by that home too; nothing here moves.
-    assert all(isinstance(each, e.SourceRowChanged) and each.kind == "route" for each in routes)
     assert known.report is not None
-    assert len([line for line in known.report.skipped if "--moved-from" in line]) == 57
+    assert len([line for line in known.report.skipped if line.startswith("session ")]) == 57
     assert str(known.hermes) in known.report.skipped[0]
+    assert [line for line in known.report.notes if "--moved-from" in line] == [
+        f"this looks like the home that was at {known.hermes}: 57 of its 58 sessions came from there;"
+        f" if that one moved here, import it with --moved-from {known.hermes}"
+    ]
+
+
+def test_of_a_home_that_moved_unsaid_nothing_comes_in_and_all_is_named(
+    known: Importer, tmp_path: Path
+) -> None:
+    moved = known.hermes.rename(tmp_path / "moved")
+
+    assert known.told(hermes=moved) == []
+    assert known.report is not None
+    assert len([line for line in known.report.skipped if line.startswith("route ")]) == 27
+    assert len([line for line in known.report.notes if "--moved-from" in line]) == 1
+    edit(moved, "UPDATE sessions SET archived = 1 WHERE id = ?", BOAT)
+    assert known.told(hermes=moved, moved_from=known.hermes) == [e.SessionArchived()]
+    assert known.told(hermes=moved) == []
+
+
+def test_a_home_at_the_path_of_another_one_goes_on_as_itself(known: Importer, tmp_path: Path) -> None:
+    """What was refused at a path, or was there before, is not what is there now."""
+    path = tmp_path / "mine"
+    path.mkdir()
+    edit(path, "CREATE TABLE sessions (id, source, started_at)")
+    known.run(hermes=path)
+    shutil.rmtree(path)
+    moved = known.hermes.rename(path)
+
+    assert known.told(hermes=moved, moved_from=known.hermes) == []
+    edit(moved, "UPDATE sessions SET archived = 1 WHERE id = ?", BOAT)
+    assert known.told(hermes=moved) == [e.SessionArchived()]
 
 
 def test_a_session_that_began_here_is_refused_and_named(home: Path, hermes_home: Path) -> None:

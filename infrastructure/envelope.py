@@ -1,0 +1,43 @@
+"""A row of the log as an event: the query for its envelope, and decoding what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..domain.errors import LogDamaged
+from ..domain.events import Recorded
+from . import codec
+from .log_schema import AT_NO_LATER
+
+ENVELOPE = """
+SELECT e.position, s.name, e.version, e.topic, e.at_us, e.at_kind, e.recorded_at_us, e.actor,
+       e.caused_by, e.save, e.source_ref, e.payload
+FROM events e JOIN streams s ON s.id = e.stream
+"""
+KINDS = ("exact", "no_later_than", "exact")
+
+
+def recorded(row: Sequence[Any]) -> Recorded:
+    """A row of the envelope query as an event.
+
+    Raises:
+        LogDamaged: it cannot be decoded.
+    """
+    position, stream, version, topic, at_us, kind, recorded_at_us, actor, caused_by, save, ref, payload = row
+    if kind > AT_NO_LATER + 1:
+        raise LogDamaged(f"event #{position} has an unknown kind of time: {kind}", hint="upgrade retold")
+    return Recorded(
+        position,
+        stream,
+        version,
+        topic,
+        at_us,
+        KINDS[kind],  # type: ignore[arg-type]  # one of AtKind's words
+        recorded_at_us,
+        actor,
+        caused_by,
+        save,
+        ref,
+        codec.decode(topic, payload, position=position),
+    )
