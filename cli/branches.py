@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ..projections.tree import Node
 from .output import emit_json, plural, visible
+from .paragraphs import fold
 from .stream import bold
 
 
@@ -34,17 +35,31 @@ def emit(asked: str, nodes: Iterable[Node]) -> None:
     )
 
 
-def lines(asked: str, nodes: Iterable[Node]) -> Iterator[str]:
-    """A line a session, under what it came from; the one that was asked for is marked."""
+def lines(asked: str, nodes: Iterable[Node], width: int | None = None) -> Iterator[str]:
+    """A line a session, under what it came from; the one that was asked for is marked.
+
+    Args:
+        width: cells of the terminal; a longer line goes on under itself.
+    """
     for each in nodes:
         stem = "".join("   " if last else "│  " for last in each.last[:-1])
         joint = ("└─ " if each.last[-1] else "├─ ") if each.last else ""
         here = each.session_id == asked and not each.again
-        yield stem + joint + _words(each, here=here)
+        first, *more = _fitted(_words(each, here=here), len(stem + joint), width)
+        name = visible(each.session_id)
+        yield stem + joint + (first.replace(name, bold(name), 1) if here else first)
+        yield from (stem + _UNDER[joint] + line for line in more)
+
+
+_UNDER = {"": "   ", "└─ ": "   ", "├─ ": "│  "}
+
+
+def _fitted(words: str, taken: int, width: int | None) -> list[str]:
+    return [words] if width is None else fold(words, max(width - taken, 16), indent=0)
 
 
 def _words(each: Node, *, here: bool) -> str:
-    name = bold(each.session_id) if here else visible(each.session_id)
+    name = visible(each.session_id)
     kind = f"{each.kind}  " if each.last else ""
     if each.missing:
         return f"{kind}{name}  (missing: it is named as a parent, and is not here)"

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ..domain.shell import shell_word
+from .paragraphs import fold, text_width
 from .stream import put
 
 if TYPE_CHECKING:
@@ -114,8 +115,10 @@ def _failed(said: str) -> RetoldError:
 
 def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:
     answer, stored = _row_store(home)
-    yield f"A gateway was killed while it compressed a chat; {stored} of {acknowledged} messages are here."
-    yield f"The rows say: {answer}; none says why."
+    yield from _folded(
+        f"A gateway was killed while it compressed a chat; {stored} of {acknowledged} messages are here."
+    )
+    yield from _folded(f"The rows say: {answer}; none says why.")
     yield "$ retold why 1001"
     yield from _run(home, "why", "1001")
     yield ""
@@ -126,13 +129,16 @@ def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:
     yield "$ retold projections rebuild transcripts"
     for line in _run(home, "projections", "rebuild", "transcripts"):
         yield from _folded(line)
-    yield ""
-    where = f" --home {home}" if kept else ""
-    yield f"Yours next: retold import hermes ~/.hermes{where}, then: retold audit{where}"
+    where = f" --home {shell_word(str(home))}" if kept else ""
+    if where:  # commands are to be copied, and so each stays on one line
+        yield f"Yours next: retold import hermes ~/.hermes{where}"
+        yield f"then:       retold audit{where}"
+    else:
+        yield from ("", "Yours next: retold import hermes ~/.hermes, then: retold audit")
 
 
 def _folded(line: str) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_long_words=False)
+    return fold(line, min(WIDTH, text_width()), indent=4)
 
 
 def _row_store(home: Path) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -14,7 +14,19 @@ from ..domain.shell import shell_word
 
 MOST = 10**18
 """No count and no id is larger; SQLite holds no number of more than 64 bits."""
-COUNT = click.IntRange(min=0, max=MOST)
+
+
+class _Count(click.IntRange):
+    """0 or more; help names no upper end, for nobody comes near it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        count = super().convert(value, param, ctx)
+        if isinstance(count, int) and count > MOST:
+            self.fail(f"{count} is more than anything here could be", param, ctx)
+        return count
+
+
+COUNT = _Count(min=0)
 """The type of every option that says how many, or which message."""
 
 Command = TypeVar("Command", bound=Callable[..., object])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
 
 from .output import cell_width, fit, visible
 
-_NARROWEST, _WIDEST, _USUAL = 48, 100, 80
+NARROW = 48
+"""With fewer cells than this, what would stand beside each other stands below each other."""
+_NARROWEST, _WIDEST, _USUAL = 20, 100, 80
+_LEAST_BESIDE = 24
+_WORD = re.compile(r"\s*\S+")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -35,15 +40,27 @@ def fold(line: str, width: int, *, indent: int) -> list[str]:
     shown = visible(line).rstrip()
     if cell_width(shown) <= width:
         return [shown]
-    lead = shown[: len(shown) - len(shown.lstrip())]
-    head = wrap(shown, width - len(lead))[0]
-    rest = " ".join(shown.split())[len(head) :]
-    return [lead + head, *(" " * indent + each for each in wrap(rest, width - indent))]
+    lines: list[str] = []
+    held, used = "", 0
+    for word in _WORD.findall(shown):
+        cells = cell_width(word)
+        if held.strip() and used + cells > width:
+            lines.append(held)
+            word = " " * indent + word.lstrip()
+            held, used = word, cell_width(word)
+        else:
+            held, used = held + word, used + cells
+    return [*lines, held]
 
 
 def hanging(label: str, paragraphs: Iterable[str], *, indent: int, width: int) -> Iterator[str]:
     """Paragraphs beside a label that stands two cells in; none for no paragraphs."""
     lead = f"  {label}"
+    if width - indent < _LEAST_BESIDE:
+        said = [line for paragraph in paragraphs for line in wrap(paragraph, width - 4)]
+        yield from ([lead] if said else [])
+        yield from (f"    {line}" for line in said)
+        return
     for paragraph in paragraphs:
         for line in wrap(paragraph, width - indent):
             yield fit(lead, indent - 1).rstrip().ljust(indent) + line

@@ -75,7 +75,8 @@ def _folded(lines: Iterator[str]) -> Iterator[str]:
     """Hermes' wording line for line; on a terminal what is longer than it goes on under itself."""
     if not is_terminal():
         return lines
-    return (part for line in lines for part in fold(line, terminal_width(), indent=4))
+    width = terminal_width()
+    return (each for line in lines for each in fold(line, width, indent=4 if line[:1] == " " else 0))
 
 
 def _lines(records: Sequence[Record], hidden: Mapping[str, int]) -> Iterator[str]:

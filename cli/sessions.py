@@ -187,7 +187,8 @@ def tree(home: Path, at: str | None, as_json: bool, session: str) -> None:
         if as_json:
             branches.emit(asked, nodes)
         else:
-            for each in branches.lines(asked, nodes):
+            width = terminal_width() if is_terminal() else None
+            for each in branches.lines(asked, nodes, width):
                 put(each)
 
 

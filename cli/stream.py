@@ -102,7 +102,7 @@ def terminal_width() -> int:
     """Cells in a line of the terminal."""
     import shutil  # brings every compressor with it
 
-    return max(40, shutil.get_terminal_size().columns)
+    return max(20, shutil.get_terminal_size().columns)
 
 
 def bold(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from ..projections.search_text import STRUCTURED
 from ..projections.sessions import Message, SessionPage, content_value, json_value
 from .output import cell_width, fit, iso_us, local_time, plural, visible
+from .paragraphs import fold, hanging
 from .stream import PLAIN_WIDTH, bold, is_terminal, raw_json, terminal_width, write_object
 
 _IMAGES = frozenset({"image", "image_url", "input_image"})
@@ -81,7 +82,14 @@ def _header(page: SessionPage) -> Iterator[str]:
     }
     for name, value in facts.items():
         if value:
-            yield f"  {name:<10}{visible(value)}"
+            yield from _fact(name, visible(value))
+
+
+def _fact(name: str, value: str) -> Iterator[str]:
+    if is_terminal() and cell_width(value) > terminal_width() - 12:
+        yield from hanging(name, [value], indent=12, width=terminal_width())
+    else:
+        yield f"  {name:<10}{value}"
 
 
 def _state(page: SessionPage) -> str:
@@ -128,9 +136,15 @@ def _message(each: Message, *, full: bool) -> Iterator[str]:
     if each.role == "tool" and not full:
         yield "  " + one_line(text, _width() - 2)
     else:
-        yield from (f"  {visible(part)}".rstrip() for part in _split(text))
+        yield from (line for part in _split(text) for line in _said(part))
     for call in calls(each.tool_calls):
         yield "  → " + (visible(call) if full else one_line(call, _width() - 4))
+
+
+def _said(part: str) -> list[str]:
+    """A line of a message; a terminal is not left to break it within a word."""
+    line = f"  {visible(part)}".rstrip()
+    return fold(line, terminal_width(), indent=2) if is_terminal() else [line]
 
 
 def _width() -> int:

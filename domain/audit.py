@@ -8,48 +8,20 @@ a key that moved forward, and a person's own reset, /resume or handoff, are soun
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
 
 from .chats import CHOSEN_CAUSES, Candidate, Chats, evidence_of
 from .ends import SWITCH, is_hard, is_reset
 from .facts import ConflictFacts, RouteFacts, SessionFacts, World
+from .findings import Finding as Finding
+from .findings import Kind as Kind
+from .findings import concerns as concerns
 from .keys import canonical_whatsapp
 from .repair import CONTESTED, Donors, Record, last_seen_us
 from .shell import shell_word
-
-Kind = Literal[
-    "jumped_back",
-    "reset_undone",
-    "routed_to_ended",
-    "dangling_route",
-    "two_continuations",
-    "crossed_key",
-    "identity_lost",
-    "stranded",
-    "source_conflict",
-]
-
-
-class Finding(Struct, frozen=True, kw_only=True):
-    """Something that a person should know of, with the events that show it.
-
-    Attributes:
-        session_id: the session that it is about; of a jump, the one that the chat belongs to.
-        facts: ids, times (`…_us`) and numbers for whoever words it; `detail` holds no times.
-        remedy: a command that exists.
-    """
-
-    kind: Kind
-    detail: str
-    remedy: str
-    key: str | None = None
-    session_id: str | None = None
-    evidence: tuple[int, ...] = ()
-    candidates: tuple[Candidate, ...] = ()
-    facts: dict[str, str | int] = {}
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -107,17 +79,6 @@ def explain(world: World, key: str) -> Explanation:
         candidates=tuple(chats.candidate(session, key) for session in ordered),
         findings=findings,
         sessions=tuple(session.id for session in ordered),
-    )
-
-
-def concerns(finding: Finding, session_ids: Container[str]) -> bool:
-    """Whether a finding is about any of these sessions, or weighs one of them.
-
-    One that merely fell quiet last before a stranded session began, outside the window, has no part.
-    """
-    outside = finding.facts.get("last_keyed")
-    return finding.session_id in session_ids or any(
-        each.session_id in session_ids and each.session_id != outside for each in finding.candidates
     )
 
 

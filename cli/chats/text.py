@@ -12,7 +12,7 @@ from ...domain.keys import describe
 from ...domain.shell import shell_word
 from ...infrastructure.reading import View
 from ..output import cell_width, plural, visible
-from ..paragraphs import day, day_and_clock, hanging, ranges, short, text_width, wrap
+from ..paragraphs import NARROW, day, day_and_clock, hanging, ranges, short, text_width, wrap
 from .answer import Answer
 from .because import because
 from .lost import lost
@@ -136,6 +136,10 @@ def _sessions(view: View, answer: Answer, width: int) -> list[str]:
     name_width = max(min(room, max(cell_width(each[1]) for each in cells)), min(12, _NAME))
     found = []
     for label, name, session_id, state in cells:
+        if width < NARROW:
+            below = (short(name, width - 4), session_id, *wrap(state, width - 4))
+            found += [f"  {label}", *(f"    {each}" for each in below if each)]
+            continue
         cut = short(name, name_width)
         cut += " " * (name_width - cell_width(cut))
         ids = visible(session_id) + " " * (id_width - cell_width(session_id))
@@ -188,6 +192,9 @@ def _timeline(answer: Answer, names: dict[str, str], now_us: int, width: int) ->
     text_cells = width - 2 - stamp_width - 2 - 2 - place_width
     for stamp, moment, place in zip(stamps, moments, places, strict=True):
         text = named(moment.text, names)
+        if width < NARROW:
+            yield from (f"  {stamp}  {place}", *(f"    {line}" for line in wrap(text, width - 4)))
+            continue
         first, *rest = wrap(text, text_cells) or [""]
         gap = " " * (text_cells - cell_width(first))
         yield f"  {stamp.rjust(stamp_width)}  {first}{gap}  {place.rjust(place_width)}"
@@ -244,6 +251,11 @@ def _passed_over(answer: Answer, names: dict[str, str], width: int) -> Iterator[
 def _candidate(
     candidate: Candidate, names: dict[str, str], label: str, name_width: int, width: int
 ) -> Iterator[str]:
+    if width < NARROW:
+        said = f"{names[candidate.session_id]}: {named(candidate.verdict, names)}"
+        yield from ([f"  {label}"] if label else [])
+        yield from (f"    {line}" for line in wrap(said, width - 4))
+        return
     name = short(names[candidate.session_id], name_width)
     indent = _WIDER + name_width + 3
     said = named(candidate.verdict, names)
@@ -279,8 +291,11 @@ def _kinship(finding: Finding, names: dict[str, str]) -> str | None:
 def _commands(label: str, paragraphs: Iterable[str], width: int) -> Iterator[str]:
     """As `hanging`, but a command is never broken, however narrow the terminal: it is to be copied."""
     for each in paragraphs:
-        if each.startswith("retold "):
+        if each.startswith("retold ") and width >= NARROW:
             yield f"  {label}".ljust(_WIDER) + visible(each)
+        elif each.startswith("retold "):
+            yield from ([f"  {label}"] if label else [])
+            yield f"    {visible(each)}"
         else:
             yield from hanging(label, [each], indent=_WIDER, width=width)
         label = ""

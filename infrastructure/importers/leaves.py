@@ -5,8 +5,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import NamedTuple
 
 import apsw
 
@@ -24,26 +25,41 @@ class Bounds(NamedTuple):
     high: int
 
 
-#: A row by its page and where on it.
-Place: TypeAlias = tuple[int, Cell]
+class Places:
+    """Where rows lie: by rowid the page, the size and the start of the record."""
+
+    def __init__(self) -> None:
+        self.rowids, self.numbers, self.sizes, self.starts = array("q"), array("L"), array("Q"), array("L")
+
+    def add(self, number: int, cell: Cell) -> None:
+        self.rowids.append(cell.rowid)
+        self.numbers.append(number)
+        self.sizes.append(cell.size_bytes)
+        self.starts.append(cell.at)
+
+    def cell(self, place: int) -> Cell:
+        return Cell(self.rowids[place], self.sizes[place], self.starts[place])
 
 
 class TableLeaves:
     """The rows of one table, wherever their leaves lie.
 
     Attributes:
+        rowids: in ascending order.
         adopted: rows that no walk from the root of the table leads to.
         left_out: rows that cannot be told from deleted ones.
     """
 
-    def __init__(self, pages: Pages, shape: Shape, closed: set[int]) -> None:
-        self.adopted = 0
+    def __init__(self, pages: Pages, shape: Shape, closed: set[int], placed: Places, loose: Places) -> None:
         self.left_out = 0
-        self.rowids = array("q")
         self._pages = pages
         self._shape = shape
         self._closed = closed
-        self._numbers, self._sizes, self._starts = array("L"), array("Q"), array("L")
+        self._places, self.adopted = _merged(placed, loose)
+
+    @property
+    def rowids(self) -> Sequence[int]:
+        return self._places.rowids
 
     def rows(self, start: int, columns: Sequence[str]) -> Iterator[Found]:
         """The rows from `start` on, by rowid."""
@@ -65,7 +81,7 @@ class TableLeaves:
         An index that was read whole tells in which of these places rows are missing.
         """
         ends, previous = [0], 0
-        for rowid, number in zip(self.rowids, self._numbers, strict=True):
+        for rowid, number in zip(self.rowids, self._places.numbers, strict=True):
             if number != previous:
                 ends += [rowid, 0]
             ends[-1], previous = rowid, number
@@ -80,20 +96,27 @@ class TableLeaves:
             gaps = [gap for gap in gaps if bisect_left(missing, gap[0]) < bisect_right(missing, gap[1])]
         return gaps
 
-    def take(self, rows: dict[int, Place]) -> None:
-        """Keep these rows, given by their rowids."""
-        for rowid in sorted(rows):
-            number, cell = rows[rowid]
-            self.rowids.append(rowid)
-            self._numbers.append(number)
-            self._sizes.append(cell.size_bytes)
-            self._starts.append(cell.at)
-
     def _at(self, place: int, columns: Sequence[str]) -> Found | None:
-        cell = Cell(self.rowids[place], self._sizes[place], self._starts[place])
-        record = self._pages.payload(self._numbers[place], cell, self._closed.__contains__)
+        cell, number = self._places.cell(place), self._places.numbers[place]
+        record = self._pages.payload(number, cell, self._closed.__contains__)
         values = None if record is None else self._shape.values(record, cell.rowid, columns)
         return None if values is None else (cell.rowid, values)
+
+
+def _merged(placed: Places, loose: Places) -> tuple[Places, int]:
+    """All rows by rowid, and how many of the loose ones: those of which there is only one."""
+    merged, adopted = Places(), 0
+    pool = [(rowid, 0, place) for place, rowid in enumerate(placed.rowids)]
+    pool += [(rowid, 1, place) for place, rowid in enumerate(loose.rowids)]
+    pool.sort()
+    for _, same in groupby(pool, itemgetter(0)):
+        (_, is_loose, place), *others = same
+        if is_loose and others:
+            continue
+        adopted += is_loose
+        origin = loose if is_loose else placed
+        merged.add(origin.numbers[place], origin.cell(place))
+    return merged, adopted
 
 
 def find_leaves(db: apsw.Connection, table: str, keys: Sequence[str], guide: Guide) -> TableLeaves | None:
@@ -115,28 +138,29 @@ def find_leaves(db: apsw.Connection, table: str, keys: Sequence[str], guide: Gui
     free, free_known = pages.free()
     closed = others | free
     bounds = _bounds(pages, roots[table], closed)
-    leaves = TableLeaves(pages, shape, closed)
-    placed: dict[int, Place] = {}
-    found: dict[int, list[Place]] = {}
+    placed, loose, left_out = Places(), Places(), 0
     for number in range(1, pages.count + 1):
         if number in closed or pages.kind(number) != TABLE_LEAF:
             continue
+        if within := bounds.get(number):
+            for cell in pages.cells(number):
+                if within.low < cell.rowid <= within.high:
+                    placed.add(number, cell)
+                elif cell.rowid in guide.owners and _fits(pages, shape, number, cell):
+                    loose.add(number, cell)
+            continue
         cells = _rows_of(pages, shape, number)
-        within = bounds.get(number)
-        sound = within is None and all(one.rowid < other.rowid for one, other in pairwise(cells))
+        ordered = all(one.rowid < other.rowid for one, other in pairwise(cells))
         for cell in cells:
-            if within and within.low < cell.rowid <= within.high:
-                placed[cell.rowid] = number, cell
-            elif cell.rowid in guide.owners or (sound and free_known and not guide.whole):
-                found.setdefault(cell.rowid, []).append((number, cell))
+            if cell.rowid in guide.owners or (ordered and free_known and not guide.whole):
+                loose.add(number, cell)
             else:
-                leaves.left_out += within is None
-    adopted = {rowid: at[0] for rowid, at in found.items() if len(at) == 1 and rowid not in placed}
-    if not adopted:
+                left_out += 1
+    if not loose.rowids:
         return None
-    leaves.adopted = len(adopted)
-    leaves.take(placed | adopted)
-    return leaves
+    leaves = TableLeaves(pages, shape, closed, placed, loose)
+    leaves.left_out = left_out
+    return leaves if leaves.adopted else None
 
 
 def _rows_of(pages: Pages, shape: Shape, number: int) -> list[Cell]:

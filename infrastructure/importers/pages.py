@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 import apsw
 
-from .salvage import DAMAGE
-
 TABLE_INNER, TABLE_LEAF = 0x05, 0x0D
 SCHEMA_ROOT = 1
 #: Pages are read this many at once, and the last few such runs are kept.
 RUN_PAGES = 64
 KEPT_RUNS = 32
 UTF8 = 1
+
+
+#: What the file layer raises for a place that cannot be read.
+UNREADABLE = (apsw.Error, OSError)
 
 
 class Cell(NamedTuple):
@@ -55,11 +57,23 @@ class Pages:
         if run in self._runs:
             self._runs.move_to_end(run)
         else:
-            amount = min(RUN_PAGES, self.count - run * RUN_PAGES) * self.size_bytes
-            self._runs[run] = self._read(run * RUN_PAGES * self.size_bytes, amount)
+            self._runs[run] = self._read_run(run * RUN_PAGES)
             if len(self._runs) > KEPT_RUNS:
                 self._runs.popitem(last=False)
         return self._runs[run][place * self.size_bytes : (place + 1) * self.size_bytes]
+
+    def _read_run(self, first: int) -> bytes:
+        size, count = self.size_bytes, min(RUN_PAGES, self.count - first)
+        try:
+            return self._read(first * size, count * size)
+        except UNREADABLE:  # one bad sector hides only its own page
+            return b"".join(self._read_alone(page * size) for page in range(first, first + count))
+
+    def _read_alone(self, offset: int) -> bytes:
+        try:
+            return self._read(offset, self.size_bytes)
+        except UNREADABLE:
+            return bytes(self.size_bytes)
 
     def kind(self, number: int) -> int:
         """The first byte of a page, which tells what it is in a tree; -1 outside the file."""
@@ -187,7 +201,7 @@ def open_pages(db: apsw.Connection) -> Pages | None:
     """
     try:
         pages = _of_file(db) or _of_copy(db)
-    except (*DAMAGE, apsw.SQLError, apsw.CantOpenError, OSError, MemoryError):
+    except (*UNREADABLE, MemoryError):
         return None
     return pages if pages is not None and pages.readable else None
 

@@ -112,14 +112,14 @@ class TableScan:
             found, broken = self._read(self._from, self._from_raw, start, BATCH)
             sound = self._sound(found, start)
             broken = broken or len(sound) < len(found)
+            if broken and (rest := self._from_leaves(start)) is not None:
+                yield from rest
+                return
             yield from sound
             if sound:
                 if sound[-1][0] == HIGHEST:
                     return
                 start = sound[-1][0] + 1
-            if broken and (rest := self._from_leaves(start)) is not None:
-                yield from rest
-                return
             if broken:
                 start = self._behind_damage(start)
             elif len(found) < BATCH:

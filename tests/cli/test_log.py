@@ -11,19 +11,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 import msgspec
 import pytest
 
+from retold.cli.event_lines import as_json
 from retold.domain import events as e
 from retold.infrastructure.home import EVENTS
 from retold.infrastructure.log import Log
-from retold.infrastructure.log_lines import Hole, Selection, entries
+from retold.infrastructure.log_lines import Selection, entries
 from retold.tests.histories import T0_US, History, draft, history
 
 if TYPE_CHECKING:
+    from retold.domain.events import Recorded
     from retold.tests.conftest import Run
 
 KEY = "agent:main:telegram:dm:1001"
@@ -112,7 +114,8 @@ def test_events_of_every_type_have_a_line_and_an_object(
         (["--limit", "1", "--stream", "20260504"], [2]),
         (["--limit", "0"], []),
         (["--at", "#3"], [1, 2, 3]),
-        (["--at", "2026-05-05T16:53:21Z"], [1, 2, 3, 4]),
+        (["--at", "2026-05-05T16:53:21Z"], [1, 2]),
+        (["--at", "2026-05-05T16:53:21Z", "--limit", "1"], [2]),
         (["--since", "#7"], []),
     ],
     ids=lambda each: " ".join(map(str, each)),
@@ -189,7 +192,7 @@ def test_events_are_read_one_by_one(home: Path) -> None:
                 h.say("s", "x")
         walk = entries(h.log, Selection())
 
-        assert [next(walk).position for _ in range(3)] == [1, 2, 3]
+        assert [as_json(cast("Recorded", next(walk)))["position"] for _ in range(3)] == [1, 2, 3]
 
 
 # --- following ------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from retold.cli.output import (
     table,
     visible,
 )
+from retold.cli.paragraphs import fold
 
 NOW_US = 1_778_250_730_123_456  # 2026-05-08T14:32:10.123456Z
 MINUTE_US, HOUR_US, DAY_US = 60_000_000, 3_600_000_000, 86_400_000_000
@@ -173,3 +174,11 @@ def test_json_keeps_a_lone_surrogate(capfdbinary: pytest.CaptureFixture[bytes]) 
     line, _ = _emitted({"title": "\udc80", "costs": [float("inf"), 1.5]}, capfdbinary)
 
     assert line == b'{"title":"\\udc80","costs":[null,1.5]}\n'
+
+
+def test_a_long_line_goes_on_under_itself_with_its_spaces_as_they_were() -> None:
+    line = "  id  (telegram,  3 messages) and more of it"
+
+    assert fold(line, 80, indent=4) == [line]
+    assert fold(line, 24, indent=4) == ["  id  (telegram,  3", "    messages) and more", "    of it"]
+    assert fold("  " + "x" * 30 + " y", 10, indent=4) == ["  " + "x" * 30, "    y"]

@@ -131,3 +131,15 @@ def test_the_past_is_reported_as_it_was_known(run: Run, imported: Path) -> None:
     told = run("sessions", "repair-routing", "--json", "--home", imported, "--at", "#1").json
 
     assert told["records"] == []
+
+
+def test_a_terminal_gets_lines_that_fit_broken_at_spaces(
+    run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = run("sessions", "repair-routing", "--home", imported).stdout
+    monkeypatch.setattr("retold.cli.repair_routing.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run("sessions", "repair-routing", "--home", imported).stdout
+
+    assert max(map(len, shown.splitlines())) <= 80 < max(map(len, piped.splitlines()))
+    assert shown.split() == piped.split()

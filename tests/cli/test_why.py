@@ -390,3 +390,17 @@ def test_a_chat_of_many_sessions_shows_the_latest_and_counts_the_rest(
     assert "more moments; --json has them all" in done.stdout
     assert "more sessions" in done.stdout
     assert len(run("why", K, "--json").json["candidates"]) == 30
+
+
+@pytest.mark.parametrize("columns", [20, 40])
+def test_on_a_very_narrow_terminal_only_ids_and_keys_and_commands_are_too_long(
+    run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("RETOLD_HOME", str(imported))
+    lines = [*run("why", "1001").stdout.splitlines(), *run("audit").stdout.splitlines()]
+    long = [line.strip() for line in lines if cell_width(line) > columns]
+
+    allowed = ("→ retold ", "retold ", "agent:", "2026", "2099", "TWO CONTINUATIONS (1)")
+    assert [line for line in long if not line.startswith(allowed) and "#" not in line] == []
+    assert "20260508_141930_46dc1a26" in "".join(lines)

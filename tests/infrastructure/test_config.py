@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,18 @@ def test_values_are_read(tmp_path: Path) -> None:
         ("mirror:\n  enabled: 3\n", "line 2.*enabled"),
         ("timezone: Mars/Olympus\n", "line 1.*Mars/Olympus"),
         ("log: [\n", "line 2"),
+        ("timezone: UTC\nlog.synchronous: NORMAL\n", "line 2.*FULL or NORMAL"),
+        ("timezone: UTC\nlog: {synchronous: OFF}\n", "line 2.*FULL or NORMAL"),
+        ('timezone: UTC\nmirror: {enabled: "x"}\n', "line 2.*true or false"),
+        ("log:\n  synchronous: SOMETIMES\n", "line 2.*FULL or NORMAL"),
         ("- a\n- list\n", "object"),
     ],
 )
 def test_a_bad_key_or_value_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(BadConfig, match=f"(?s){says}"):
+    with pytest.raises(BadConfig) as refused:
         load_config(written(tmp_path, text))
+
+    assert re.search(f"(?s){says}", f"{refused.value.message}; {refused.value.hint}")
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -155,3 +155,20 @@ def test_damage_in_the_log_hides_only_itself(log: Log) -> None:
     execute(log.path, "UPDATE events SET payload = x'c1' WHERE position = 2")
 
     assert told(log, Point(position=5)) == (["at one"], [("s1", "plan"), ("s2", None)])
+
+
+def test_the_cache_is_bound_by_bytes_too(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "KEEP_BYTES", 1)
+    for position in (1, 2, 3):
+        told(log, Point(position=position))
+    kept = [path.name.split("-")[1] for path in (log.path.parent / CACHE).iterdir()]
+
+    assert kept == ["3"]
+
+
+def test_a_damaged_past_is_not_kept(log: Log) -> None:
+    execute(log.path, "UPDATE events SET payload = x'c1' WHERE position = 2")
+    with closing(history.past_at(log, log.path.parent, Point(position=5)).db):
+        pass
+
+    assert not list((log.path.parent / CACHE).iterdir())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from retold.domain import events as e
-from retold.domain.errors import FileReplaced, LogDamaged, NoRoom, NoSuchHome
+from retold.domain.errors import FileReplaced, LogDamaged, NoSuchHome
 from retold.infrastructure.home import Home
 from retold.infrastructure.log import Condition, Conflict, Log
 from retold.infrastructure.recorders import LogApplicationRecorder
@@ -336,8 +336,8 @@ def test_a_folder_that_cannot_be_written_is_no_room(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("4\n", "")
 
 
-def test_a_folder_that_may_not_be_written_to_is_no_room_for_a_new_log(tmp_path: Path) -> None:
+def test_a_folder_where_the_log_should_be_is_called_one(tmp_path: Path) -> None:
     (tmp_path / "events.db").mkdir()
 
-    with pytest.raises(NoRoom):
+    with pytest.raises(LogDamaged, match="is a folder"):
         Log(tmp_path / "events.db")

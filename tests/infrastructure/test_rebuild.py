@@ -316,3 +316,13 @@ def test_k9_killed_at_any_point_the_old_stays_and_the_next_goes_on(home: Path) -
     assert resumed >= 5, "that left something to go on from"
     assert all(each.equal for each in told.values())
     assert verify(home).exit_code == 0
+
+
+def test_a_rebuild_gives_back_the_room_of_what_it_replaced(home: Path) -> None:
+    fill(home, 3_000)
+    before = state_file(home).stat().st_size
+    with Home(home) as opened:
+        rebuild(opened.projector, list(opened.projector.projections))
+
+    assert state_file(home).stat().st_size < before * 1.1
+    assert execute(state_file(home), "PRAGMA freelist_count") == [(0,)]

@@ -441,13 +441,13 @@ def test_a_damaged_page_of_messages_is_named_and_cured_in_a_new_file(filled: Pat
     assert verify(filled).exit_code == 0
 
 
-def test_a_file_that_is_none_is_begun_anew_and_verify_says_so(filled: Path) -> None:
+def test_a_file_that_is_none_is_named_and_left_as_it_is(filled: Path) -> None:
     state_file(filled).write_bytes(b"garbage" * 4000)
 
     found = verify(filled)
 
     assert (found.exit_code, told(found)) == (1, {"file"})
-    assert "begun anew" in found.problems[0].detail
+    assert "state.db is damaged" in found.problems[0].detail
 
 
 def test_a_restored_older_log_is_no_longer_what_the_projections_were_told_from(filled: Path) -> None:

@@ -106,3 +106,13 @@ def test_anything_else_is_refused_with_the_forms_there_are(text: str) -> None:
         at(text)
 
     assert "like #120" in refused.value.hint
+
+
+def test_an_age_in_whole_minutes_is_the_same_for_a_minute() -> None:
+    minute = 60_000_000
+    now = 1_778_000_000_000_000 // minute * minute
+    early = parse_point("2d", now_us=now + 1, whole_minutes=True)
+    late = parse_point("2d", now_us=now + minute - 1, whole_minutes=True)
+
+    assert early == late == parse_point("2d", now_us=now)
+    assert parse_point("30s", now_us=now + 7, whole_minutes=True) == parse_point("30s", now_us=now + 7)
