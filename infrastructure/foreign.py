@@ -62,7 +62,7 @@ def refuse_foreign(home: Path) -> None:
     if stat_of(home / EVENTS) is None and _is_of_hermes(home / STATE):
         raise BadUsage(
             f"{home} is a Hermes home, not a Retold home",
-            hint="that is a Hermes home; give another folder with --home",
+            hint="give another folder with --home",
         )
 
 

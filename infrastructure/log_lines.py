@@ -14,7 +14,7 @@ from ..domain.events import BY_TOPIC, Recorded
 from .envelope import ENVELOPE, recorded
 from .happened import had_happened_by
 from .log import Log
-from .past_damage import DAMAGED, UNREADABLE
+from .past_damage import DAMAGED, UNREADABLE, end_of_table
 from .sqlite import one, translated
 from .when import Point
 
@@ -185,21 +185,27 @@ def _chosen(log: Log, chosen: Selection, after: int) -> Iterator[Recorded | Hole
     after = max(after, chosen.since_position - 1)
     head = log.head().position
     upto = head if chosen.upto_position is None else min(chosen.upto_position, head)
+    cut_off = upto == head and end_of_table(log.reader()) is None
     while after < upto:
         where, values = _where(chosen, after)
         try:
             with translated(str(log.path)):
                 for row in log.reader().execute(f"{ENVELOPE} WHERE {where} ORDER BY e.position", values):
+                    if row[0] <= after:  # garbage that passes for a row
+                        continue
                     after = row[0]
                     event = _event(row)
                     if isinstance(event, Hole) or happened is None or happened(event):
                         yield event
-            return
+            after = upto
         except LogDamaged:
             for position, found in _past_the_hole(log, chosen, after, upto):
                 after = position
                 if found is not None and (isinstance(found, Hole) or happened is None or happened(found)):
                     yield found
+                cut_off = cut_off and not (isinstance(found, Hole) and found.last == head)
+    if cut_off:
+        yield Hole(head + 1, head + 1, "nothing from here on can be read")
 
 
 def _past_the_hole(

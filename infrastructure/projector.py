@@ -400,10 +400,6 @@ class Projector:
         finally:
             os.close(handle)
 
-    def head(self) -> Head:
-        """The log's head."""
-        return self.log.head()
-
 
 def _hardly_begun(checkpoint: Checkpoint, head: Head) -> bool:
     """Whether so much is missing that filling new tables is quicker than going on with these."""

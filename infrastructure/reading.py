@@ -49,8 +49,12 @@ class View:
         for name, why in self.lag.detached.items():
             said.append(f"{name} is set aside ({why}); tell it again with: retold projections rebuild {name}")
         for first, last in self.lag.damaged:
-            which = f"event #{first}" if first == last else f"events #{first}-{last}"
-            said.append(f"{which} cannot be read and were passed over; see: retold verify")
+            which = (
+                f"event #{first} cannot be read and was"
+                if first == last
+                else f"events #{first}-{last} cannot be read and were"
+            )
+            said.append(f"{which} passed over; see: retold verify")
         for name, why in self.lag.told_again.items():
             if why != NOT_THERE:
                 said.append(f"{name} was told again from the log: {why}")

@@ -16,9 +16,9 @@ from ..projections.base import Projection
 from ..projections.search_text import indexed_text, is_indexable
 from ..projections.transcripts import Transcripts
 from .checkpoints import Checkpoint, is_newer, load, why_tell_again
+from .differences import difference_of
 from .past_damage import events_past
 from .projector import Projector
-from .rebuild import difference_of
 from .sqlite import READ_WRITE, connect, one, translated
 from .state_file import damaged
 from .verify_log import Problem, Progress, sqlite_says

@@ -40,9 +40,7 @@ def test_the_past_says_what_it_lacks_each_time(filled: Path, run: Run) -> None:
             done = run("sessions", "list", "--at", at)
 
             assert done.exit_code == 0
-            assert ("event #60 cannot be read and was passed over" in done.stderr) or (
-                "event #60 cannot be read and were passed over" in done.stderr
-            )
+            assert "event #60 cannot be read and was passed over" in done.stderr
     assert "#60" not in run("sessions", "list", "--at", "#59").stderr
 
 
@@ -52,7 +50,7 @@ def test_status_names_what_was_passed_over(filled: Path, run: Run) -> None:
     shown = run("projections", "status").stdout
     healths = {each["health"] for each in run("projections", "status", "--json").json["projections"]}
 
-    assert "passed over: #60" in shown or "passed over #60" in shown
+    assert "passed over: #60" in shown
     assert healths == {"passed over"}
 
 
@@ -154,15 +152,17 @@ def test_what_was_told_of_a_damaged_end_is_kept_and_answers(filled: Path, run: R
     assert (done.exit_code, count) == (0, (300,))
 
 
-def test_a_truncated_log_is_read_as_far_as_it_goes(filled: Path, run: Run) -> None:
+@pytest.mark.parametrize("quarters", [2, 3])
+def test_a_truncated_log_is_read_as_far_as_it_goes(filled: Path, run: Run, quarters: int) -> None:
     path = events_file(filled)
     size = path.stat().st_size
-    os.truncate(path, size * 3 // 4 // 4096 * 4096)
-    code, events, _ = shown(run)
+    os.truncate(path, size * quarters // 4 // 4096 * 4096)
+    code, events, holes = shown(run)
     done = run("verify")
 
     assert (code, done.exit_code) == (5, 5)
-    assert len(events) > 50
+    assert len(events) > 20
+    assert holes[-1][0] == events[-1] + 1
     assert f"from #{events[-1] + 1} on nothing can be read" in done.stdout
 
 
