@@ -20,8 +20,8 @@ class _Count(click.IntRange):
     """0 or more; help names no upper end, for nobody comes near it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        count = super().convert(value, param, ctx)
-        if isinstance(count, int) and count > MOST:
+        count: int = super().convert(value, param, ctx)
+        if count > MOST:
             self.fail(f"{count} is more than anything here could be", param, ctx)
         return count
 
