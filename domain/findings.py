@@ -41,7 +41,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     facts: dict[str, str | int] = {}
 
 
-def concerns(finding: Finding, session_ids: Container[str]) -> bool:
+def concerns(finding: Finding, session_ids: Container[str | None]) -> bool:
     """Whether a finding is about any of these sessions, or weighs one of them.
 
     One that merely fell quiet last before a stranded session began, outside the window, has no part.

@@ -146,11 +146,11 @@ def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> tuple[tupl
     projections = [each() for each in PROJECTIONS]
     upto = head.position if point.position is None else point.position
     begun = None if point.at_us is None else had_happened_by(log, point.at_us)
+    damaged: tuple[tuple[int, int], ...] = ()
     with db:
         for each in projections:
             each.create(db)
         after = 0
-        damaged: tuple[tuple[int, int], ...] = ()
         while after < upto:
             stretch = events_past(log, after, limit=BATCH, upto=upto)
             after, events = stretch.done, stretch.events

@@ -28,10 +28,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_folded_ahead_is_what_would_be_folded_anyway(
     tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children: list[subprocess.Popen[bytes]] = []
-    popen = subprocess.Popen
+    children: list[subprocess.Popen[Any]] = []
+    popen: Any = subprocess.Popen
 
-    def noted(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+    def noted(*args: Any, **kwargs: Any) -> subprocess.Popen[Any]:
         children.append(popen(*args, **kwargs))
         return children[-1]
 
@@ -57,9 +57,9 @@ def test_what_is_folded_ahead_is_what_would_be_folded_anyway(
 def test_a_child_that_is_killed_is_not_missed(
     tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    popen = subprocess.Popen
+    popen: Any = subprocess.Popen
 
-    def doomed(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+    def doomed(*args: Any, **kwargs: Any) -> subprocess.Popen[Any]:
         child = popen(*args, **kwargs)
         child.send_signal(signal.SIGKILL)
         return child
