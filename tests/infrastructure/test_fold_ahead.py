@@ -60,7 +60,7 @@ def test_a_child_that_is_killed_is_not_missed(
     popen: Any = subprocess.Popen
 
     def doomed(*args: Any, **kwargs: Any) -> subprocess.Popen[Any]:
-        child = popen(*args, **kwargs)
+        child: subprocess.Popen[Any] = popen(*args, **kwargs)
         child.send_signal(signal.SIGKILL)
         return child
 
