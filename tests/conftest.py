@@ -12,10 +12,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "tests" / "fixtures"
+
+# A busy machine is no fault of the code: how long an example took is not what any property is about.
+hypothesis.settings.register_profile(
+    "retold", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("retold")
 
 
 class Ran(NamedTuple):
