@@ -12,8 +12,8 @@ from retold.domain import events as e
 from retold.infrastructure.erasing import erased, messages_at, with_what_quotes
 from retold.infrastructure.log import Draft, Log
 from retold.infrastructure.streams import route_stream, title_stream
+from retold.projections.message_columns import MESSAGE_COLUMNS
 from retold.projections.session_rows import SOURCE_COLUMNS
-from retold.projections.transcripts import MESSAGE_COLUMNS
 from retold.tests.histories import draft
 from retold.tests.laws.payloads import CALLS, I64, REAL, SMALL, texts
 
