@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ...domain import events as e
+from ...domain.errors import NotAStore
 from ...domain.events import Event
 from ...domain.text import scrub
 from ..clock import now_us
@@ -47,6 +48,8 @@ def opened(path: Path, home: Path) -> Iterator[HermesHome]:
     Raises:
         NotAStore: it is no Hermes home; nothing was made anywhere.
     """
+    if (path / "events.db").is_file() and (path / "state.db").is_symlink():
+        raise NotAStore(f"{path} is a Retold home itself", hint="name the Hermes home that it was taken from")
     # A home is made 0700 by whoever opens it, so nothing is made in one that is not there.
     parent = home if home.is_dir() else Path(tempfile.gettempdir())
     scratch = parent / f"import-{os.getpid()}-{os.urandom(4).hex()}"

@@ -187,6 +187,8 @@ def _fill_from_mirror(run: Run, found: dict[str, Entry], doubtful: set[str]) -> 
         else:
             doubtful.add(key)
             run.findings.skip(f"route {key} in sessions.json: {entry}")
+    if mirror.problems and not mirror.entries:
+        return  # it could not be read, so nothing is known of what it holds
     for key in sorted(in_table - set(mirror.entries)):
         run.findings.differs(f"{key}: only in the table, not in sessions.json")
 

@@ -147,3 +147,21 @@ def test_as_a_process_of_its_own(run_process: RunProcess, hermes_home: Path) -> 
     ran = run_process("import", "hermes", hermes_home)
 
     assert (ran.exit_code, ran.stderr) == (0, "")
+
+
+def test_a_retold_home_is_no_source(run: Run, home: Path, hermes_home: Path, tmp_path: Path) -> None:
+    run("import", "hermes", hermes_home)
+    other = tmp_path / "other"
+    done = run("import", "hermes", home, "--home", other)
+
+    assert done.exit_code == 2
+    assert "is a Retold home itself" in done.stderr
+    assert not other.exists()
+
+
+def test_nothing_is_said_of_what_a_broken_mirror_holds(run: Run, hermes_home: Path) -> None:
+    (hermes_home / "sessions" / "sessions.json").write_text("{broken", encoding="utf-8")
+    report = run("import", "hermes", hermes_home, "--json").json
+
+    assert any("no JSON" in line for line in report["skipped"])
+    assert report["differences"] == []
