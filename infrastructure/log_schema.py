@@ -127,6 +127,8 @@ def _made(connection: apsw.Connection, path: Path) -> bool:
     if one(connection, "PRAGMA application_id") == APPLICATION_ID:
         return True
     if one(connection, "SELECT count(*) FROM sqlite_schema"):
+        if one(connection, "PRAGMA application_id") == APPLICATION_ID:
+            return True  # another process made it between the two looks
         raise LogDamaged(
             f"{path} is another program's database, not a Retold log", hint="give another folder with --home"
         )

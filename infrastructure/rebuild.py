@@ -136,8 +136,11 @@ def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bo
     with projector.telling_again():
         for name in names:
             _begin(projector, name)
-        while not _fill(projector, names, None) and more():
-            pass
+        go_on = True
+        while go_on:
+            go_on = more()  # asked first: what came until the end is filled in as well
+            if _fill(projector, names, None):
+                return
 
 
 def _new(name: str) -> str:
