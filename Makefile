@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 # Found by name without installing, whatever the folder of this checkout is called.
 export PYTHONPATH := $(CURDIR)/.import
+# Python of an environment with hermes-agent; another may be named: make check RETOLD_PEER=/path/to/python
+RETOLD_PEER ?= .peer/bin/python
 
 .PHONY: help demo check readme bench kills clean
 
@@ -25,21 +27,18 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/retold demo
 
-check: $(VENV)/.installed-dev
+check: $(VENV)/.installed-dev $(RETOLD_PEER)
 	@rm -rf build # left by an installation; it would be a second copy of every module
 	@echo "== format";           $(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
 	@echo "== lint";             $(BIN)/ruff check --quiet .
 	@echo "== types (mypy)";     $(BIN)/mypy --no-error-summary
 	@echo "== types (pyright)";  $(BIN)/pyright --warnings
 	@echo "== import contracts"; $(BIN)/lint-imports --no-logo || exit 1
-	@echo "== tests";            $(BIN)/python -m pytest -q -n 2
+	@echo "== tests";            RETOLD_PEER="$(RETOLD_PEER)" $(BIN)/python -m pytest -q -n 2
 	@echo "== all passed"
 
 readme: $(VENV)/.installed
 	@$(BIN)/python -m retold.tests.readme
-
-# Python of an environment with hermes-agent; another may be named: make bench RETOLD_PEER=/path/to/python
-RETOLD_PEER ?= .peer/bin/python
 
 bench: $(VENV)/.installed-dev $(RETOLD_PEER)
 	@echo "== bench (some ten minutes and gigabytes)"

@@ -27,6 +27,7 @@ def emit(asked: str, nodes: Iterable[Node]) -> None:
                     "end_reason": each.end_reason,
                     "archived": each.archived,
                     "missing": each.missing,
+                    "deleted": each.deleted,
                     "again": each.again,
                 }
                 for each in nodes
@@ -61,6 +62,8 @@ def _fitted(words: str, taken: int, width: int | None) -> list[str]:
 def _words(each: Node, *, here: bool) -> str:
     name = visible(each.session_id)
     kind = f"{each.kind}  " if each.last else ""
+    if each.deleted:
+        return f"{kind}{name}  (deleted)"
     if each.missing:
         return f"{kind}{name}  (missing: it is named as a parent, and is not here)"
     if each.again:

@@ -30,15 +30,25 @@ GATEWAY = "retold.cli.demo_gateway"
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 @click.option("--keep", metavar="PATH", help="Make the home here and keep it, to try more commands on it.")
-def demo(as_json: bool, keep: str | None) -> None:
-    """See what it does, on a made chat, in three seconds."""
+@click.option("--week", is_flag=True, help="Play a week of a busy gateway instead, and check what it left.")
+def demo(as_json: bool, keep: str | None, week: bool) -> int | None:
+    """See what it does, on a made chat, in three seconds.
+
+    With --week, a gateway serves twenty chats for seven days of a turned clock, is stopped and killed in
+    between, and exits 1 if anything is wrong with what that left.
+    """
     with _home(keep) as home:
+        if week:
+            from .demo_week import show
+
+            return show(home, as_json=as_json, kept=keep is not None)
         killed = play(home)
         if as_json:
             _as_json(home, killed)
-            return
+            return None
         lines = list(_told(home, killed, keep is not None))
     put(*lines)
+    return None
 
 
 @contextlib.contextmanager
@@ -96,7 +106,7 @@ def play(home: Path) -> int:
             if compressed:
                 break
         if not compressed:
-            raise _failed(gateway.stderr.read())
+            raise failed(gateway.stderr.read())
         # It has written the continuation, and not yet led the chat to it.
         gateway.send_signal(signal.SIGKILL)
     from .demo_gateway import restart
@@ -105,7 +115,7 @@ def play(home: Path) -> int:
     return acknowledged
 
 
-def _failed(said: str) -> RetoldError:
+def failed(said: str) -> RetoldError:
     """The gateway ended by itself: the last thing that it said is why."""
     from ..domain.errors import NoRoom
 
@@ -115,20 +125,20 @@ def _failed(said: str) -> RetoldError:
 
 def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:
     answer, stored = _row_store(home)
-    yield from _folded(
+    yield from folded(
         f"A gateway was killed while it compressed a chat; {stored} of {acknowledged} messages are here."
     )
-    yield from _folded(f"The rows say: {answer}; none says why.")
+    yield from folded(f"The rows say: {answer}; none says why.")
     yield "$ retold why 1001"
     yield from _run(home, "why", "1001")
     yield ""
     yield "$ retold sessions repair-routing"
     for line in _run(home, "sessions", "repair-routing")[:3]:
-        yield from _folded(line)
+        yield from folded(line)
     yield ""
     yield "$ retold projections rebuild transcripts"
     for line in _run(home, "projections", "rebuild", "transcripts"):
-        yield from _folded(line)
+        yield from folded(line)
     where = f" --home {shell_word(str(home))}" if kept else ""
     if where:  # commands are to be copied, and so each stays on one line
         yield f"Yours next: retold import hermes ~/.hermes{where}"
@@ -137,7 +147,8 @@ def _told(home: Path, acknowledged: int, kept: bool) -> Iterator[str]:
         yield from ("", "Yours next: retold import hermes ~/.hermes, then: retold audit")
 
 
-def _folded(line: str) -> list[str]:
+def folded(line: str) -> list[str]:
+    """A line in the width of the demo."""
     return fold(line, min(WIDTH, text_width()), indent=4)
 
 
@@ -158,7 +169,11 @@ def _row_store(home: Path) -> tuple[str, int]:
 
 
 def _run(home: Path, *argv: str) -> list[str]:
-    """A command as a user runs it, its output as lines."""
+    return ran(home, *argv)[1]
+
+
+def ran(home: Path, *argv: str) -> tuple[int, list[str]]:
+    """A command as a user runs it: its exit code, and its output as lines."""
     from .main import main
 
     out = io.StringIO()
@@ -166,11 +181,11 @@ def _run(home: Path, *argv: str) -> list[str]:
     os.environ["RETOLD_HOME"] = str(home)  # as an option it would stand in every command that is shown
     try:
         with contextlib.redirect_stdout(out):
-            main(list(argv))
+            code = main(list(argv))
     finally:
         os.environ.pop("RETOLD_HOME")
         os.environ.update({} if named is None else {"RETOLD_HOME": named})
-    return out.getvalue().rstrip("\n").split("\n")
+    return code, out.getvalue().rstrip("\n").split("\n")
 
 
 def _as_json(home: Path, acknowledged: int) -> None:

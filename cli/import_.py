@@ -83,24 +83,53 @@ def lines(done: ImportReport, width: int | None = None) -> list[str]:
     told = [head] if width is None else fold(head, width, indent=2)
     unchanged = [_counted(count, words) for words, count in done.unchanged.items() if count]
     for label, found in (
+        ("note", done.notes),
         ("also taken", [", ".join(rest)] if rest else []),
         ("unchanged", [", ".join(unchanged)] if unchanged and done.taken else []),
-        ("in conflict", done.conflicts),
-        ("lost", done.lost),
+        ("in conflict", grouped(done.conflicts)),
+        ("lost", grouped(done.lost)),
         ("damaged", done.damage),
-        ("skipped", done.skipped),
-        ("differs", done.differences),
-        ("note", done.notes),
+        ("skipped", grouped(done.skipped)),
+        ("differs", grouped(done.differences)),
         ("recorded as", [f"#{done.position}; nothing in {done.path} was written"]),
     ):
         told += [line for each in found for line in _labelled(label, visible(each), width)]
     return told
 
 
+def grouped(lines: list[str]) -> list[str]:
+    """Lines that say one thing of many as one line each; --json has every one.
+
+    A line is "session s1: why", or begins with the name alone; a session that the reason names is not
+    what makes two reasons different.
+    """
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for line in lines:
+        subject, _, reason = line.partition(": ")
+        kind = subject.split(" ", 1)[0] if " " in subject else ""
+        groups.setdefault((kind, _A_SESSION.sub("a session", reason)), []).append((subject, line))
+    told = []
+    for (kind, reason), found in groups.items():
+        if len(found) < _MANY or not reason:
+            told += [line for _, line in found]
+            continue
+        names = ", ".join(subject.removeprefix(kind).strip() for subject, _ in found[:_NAMED])
+        told.append(
+            f"{plural(len(found), kind or 'thing')}: {reason} ({names} and {len(found) - _NAMED:,} more)"
+        )
+    return told
+
+
+_MANY, _NAMED = 4, 2
+_A_SESSION = re.compile(r"\bsession (?=\S*\d)[^\s,;:]+")
+
+
 def _headline(done: ImportReport) -> tuple[str, list[str]]:
     """What was taken in, or that nothing was; and what else was, where that is more than the first line."""
     if not done.taken:
         known = [_counted(done.unchanged[word], word) for word in _FIRST if done.unchanged.get(word)]
+        if not known and done.skipped:
+            return f"nothing was taken in from {visible(done.path)}", []
         counted = f" ({', '.join(known)})" if known else ""
         return f"nothing has changed since the last import{counted}", []
     taken = [_counted(done.taken[word], word) for word in _FIRST if done.taken.get(word)]

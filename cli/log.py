@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from ..domain.events import Recorded
 from ..infrastructure.home import EVENTS
 from ..infrastructure.log import Log
 from ..infrastructure.log_lines import Hole, Selection, Unreadable, entries, select, upto
-from .event_lines import as_json, line
+from .event_lines import Page, as_json, line
 from .options import at_option, home_option, json_option
 from .output import visible
 from .stream import encode, is_terminal, terminal_width, write_bytes
@@ -25,7 +25,11 @@ EXIT_DAMAGED = 5
 
 
 @click.command()
-@click.option("--stream", metavar="S", help="Only one stream: its name, or a session's id or its beginning.")
+@click.option(
+    "--stream",
+    metavar="S",
+    help="Only one stream: its name as printed, a session's id or its beginning, or a routing key.",
+)
 @click.option("--type", "types", multiple=True, metavar="T", help="Only events of this type; repeatable.")
 @click.option("--since", metavar="#POS|TIME", help="Only from a position (#120) or a time (or 2d) on.")
 @click.option(
@@ -50,8 +54,9 @@ def log(
 ) -> int:
     """Print the events, one a line.
 
-    Position, when it happened (≤: not after), stream, type, who wrote it, and what it says. With
-    --json each line is an object. Exit code 5 if an event could not be read.
+    Position, when it happened (≤: not after), stream, who wrote it, type, and what it says; on a
+    terminal the day stands above its events, and a long id is told by its end. With --json each line
+    is an object. Exit code 5 if an event could not be read.
     """
     from ..infrastructure.clock import now_us
     from ..infrastructure.when import parse_point
@@ -71,7 +76,7 @@ def log(
             since=None if since is None else parse_point(since, now_us=now),
             at=None if at is None else parse_point(at, now_us=now, whole_minutes=True),
         )
-        put = _put_json if as_json else _put_line
+        put = _put_json if as_json else _line_putter()
         damaged = False
         last = opened.head().position
         for event in entries(opened, chosen, limit=limit, newest=since is None):
@@ -97,12 +102,19 @@ def _put_json(event: Recorded | Hole) -> None:
     write_bytes(encode(as_json(event)) + b"\n")
 
 
-def _put_line(event: Recorded | Hole) -> None:
-    if isinstance(event, Hole):
-        where = f"#{event.first}" if event.first == event.last else f"#{event.first} to #{event.last}"
-        click.echo(f"{where} cannot be read (damaged: {visible(event.why)}); see: retold verify")
-        return
-    click.echo(line(event, width=terminal_width() if is_terminal() else None))
+def _line_putter() -> Callable[[Recorded | Hole], None]:
+    """Prints events as lines: whole ones, or as a terminal has room for them."""
+    page = Page(terminal_width()) if is_terminal() else None
+
+    def put(event: Recorded | Hole) -> None:
+        if isinstance(event, Hole):
+            where = f"#{event.first}" if event.first == event.last else f"#{event.first} to #{event.last}"
+            click.echo(f"{where} cannot be read (damaged: {visible(event.why)}); see: retold verify")
+            return
+        for each in (line(event),) if page is None else page.lines(event):
+            click.echo(each)
+
+    return put
 
 
 def _file(path: Path) -> tuple[int, int] | None:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import click
 
 from .. import __version__
-from ..domain.errors import Ambiguous, RetoldError
+from ..domain.errors import Ambiguous, ProjectionsBegunAnew, RetoldError
 from .lazy import Lazy, LazyGroup
-from .output import emit_json, visible
+from .output import ANSWER, emit_json, visible
 
 EXIT_USAGE = 2
 EXIT_NO_ROOM = 4
@@ -29,9 +29,16 @@ SESSIONS = LazyGroup(
         "show": Lazy("sessions", "show", "Show one session with its messages."),
         "tree": Lazy("sessions", "tree", "Show where a session came from and what came of it."),
         "stats": Lazy("sessions", "stats", "Count sessions and messages, by source."),
+        "delete": Lazy("removal", "delete", "Delete a session and its delegates."),
+        "undelete": Lazy("removal", "undelete", "Bring a deleted session back."),
         "repair-routing": Lazy(
-            "repair_routing", "repair_routing", "Report chats that lost the way to their session."
+            "repair_routing", "repair_routing", "Mend chats that lost the way to their session."
         ),
+        "route": Lazy("remedies", "route", "Lead a chat to a session."),
+        "unroute": Lazy("remedies", "unroute", "Let a chat lead nowhere."),
+        "continuation": Lazy("remedies", "continuation", "Say which of several continuations goes on."),
+        "restore-identity": Lazy("remedies", "restore_identity", "Give a session its key and chat back."),
+        "resolve-conflict": Lazy("remedies", "resolve_conflict", "Settle what a source changed, too."),
     },
     short_help="List, show and mend sessions.",
     help="List, show and mend sessions.",
@@ -62,7 +69,12 @@ RETOLD = LazyGroup(
         "search": Lazy("search", "search", "Find messages by their words."),
         "why": Lazy("why", "why", "Explain which session a chat leads to, and why."),
         "audit": Lazy("why", "audit", "Find every chat that leads to the wrong place."),
+        "undo": Lazy("undo", "undo", "Take a change back."),
         "log": Lazy("log", "log", "Print the events, one a line."),
+        "forget": Lazy("forget", "forget", "Forget a message, or a text wherever it stands."),
+        "backup": Lazy("backup", "backup", "Copy the home into a folder, while others write."),
+        "restore": Lazy("backup", "restore", "Put a backup in place as the home."),
+        "maintain": Lazy("maintain", "maintain", "Erase what is due, and tidy up."),
         "verify": Lazy("verify", "verify", "Check the log and everything told from it."),
         "projections": PROJECTIONS,
     },
@@ -107,9 +119,7 @@ def _open_closed() -> None:
 def _run(args: list[str]) -> int:
     as_json = _asks_for_json(args)
     try:
-        with RETOLD.make_context("retold", list(args)) as ctx:
-            answer = RETOLD.invoke(ctx)
-            return answer if isinstance(answer, int) else 0
+        return _answer(args)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except BrokenPipeError:
@@ -133,6 +143,25 @@ def _run(args: list[str]) -> int:
         return _unforeseen(error, as_json=as_json)
     except Exception as error:  # noqa: BLE001 # the last resort: a sentence, never a bare traceback
         return _unforeseen(error, as_json=as_json)
+
+
+def _answer(args: list[str]) -> int:
+    """Run the command; once more where it had to begin the projections anew before it did anything."""
+    ANSWER.begun = False
+    try:
+        return _invoke(args)
+    except ProjectionsBegunAnew as error:
+        if ANSWER.begun or error.saved:
+            raise
+        line = _one_line(f"{error.message}; they are told again from the log")
+        click.echo("\n".join(_folded([line])), err=True)
+    return _invoke(args)
+
+
+def _invoke(args: list[str]) -> int:
+    with RETOLD.make_context("retold", list(args)) as ctx:
+        answer = RETOLD.invoke(ctx)
+        return answer if isinstance(answer, int) else 0
 
 
 def _asks_for_json(args: list[str]) -> bool:
@@ -176,7 +205,19 @@ def _tell(kind: str, message: str, hint: str, *, candidates: list[str] | None = 
         return
     lines = [f"retold: {_one_line(message)}"]
     lines += [f"  {_one_line(line)}" for line in (*(candidates or ()), hint) if line]
-    click.echo("\n".join(lines), err=True)
+    click.echo("\n".join(_folded(lines)), err=True)
+
+
+def _folded(lines: list[str]) -> list[str]:
+    """As a terminal has room for them: what is too long goes on below, further in."""
+    from .stream import error_width
+
+    width = error_width()
+    if width is None:
+        return lines
+    from .paragraphs import fold
+
+    return [each for line in lines for each in fold(line, width, indent=4)]
 
 
 def _one_line(text: str) -> str:

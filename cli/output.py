@@ -26,6 +26,16 @@ _WIDE = (
 )
 
 
+class _Answer:
+    """What became of this run's answer so far."""
+
+    begun = False
+    """Whether some of it is out, so that it cannot be given once more."""
+
+
+ANSWER = _Answer()
+
+
 def emit_json(value: object) -> None:
     """Write `value` to stdout as one line of JSON: UTF-8 whatever the locale, NaN as null."""
     import msgspec
@@ -129,17 +139,21 @@ def _cut(shown: str, width: int) -> str:
 
 
 class Column(NamedTuple):
-    """A column of a table; without a `width` it is as wide as its widest cell, and never cuts."""
+    """A column of a table; without a `width` it is as wide as its widest cell, and never cuts.
+
+    With `most` it is no wider than that: a row with a longer cell stands out to the right.
+    """
 
     name: str
     width: int | None = None
     right: bool = False
+    most: int | None = None
 
 
 def table(rows: Sequence[Sequence[str]], columns: Sequence[Column]) -> Iterable[str]:
     """Lines of a table: header, rule, rows; no line ends in spaces."""
     widths = [
-        max((cell_width(cell) for cell in (column.name, *(row[index] for row in rows))), default=0)
+        _widest((column.name, *(row[index] for row in rows)), column.most)
         if column.width is None
         else column.width
         for index, column in enumerate(columns)
@@ -148,6 +162,11 @@ def table(rows: Sequence[Sequence[str]], columns: Sequence[Column]) -> Iterable[
     yield "─" * (sum(widths) + 2 * (len(widths) - 1))
     for row in rows:
         yield _line(row, columns, widths)
+
+
+def _widest(cells: Iterable[str], most: int | None) -> int:
+    widest = max(map(cell_width, cells), default=0)
+    return widest if most is None else min(widest, most)
 
 
 def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ..infrastructure.rebuild import Difference, Rebuilt
     from ..infrastructure.status import ProjectionStatus, Status
 
+EXIT_DAMAGED = 5
+
 
 @click.command()
 @home_option
@@ -78,9 +80,11 @@ def rebuild(names: tuple[str, ...], home: Path, as_json: bool) -> int:
 
     Others go on reading and writing meanwhile. Says whether what is told now is equal to what was
     there, or what differed; either way it is right afterwards, and the exit code is 0. Killed half
-    way, the old stays, and the next rebuild goes on from there.
+    way, the old stays, and the next rebuild goes on from there. Exits with 5 where the log is known
+    to be damaged: then what can be read of it is told.
     """
     from ..infrastructure.home import Home
+    from ..infrastructure.known_damage import known, where
     from ..infrastructure.rebuild import rebuild as tell_again
     from .progress import progress_bar
 
@@ -91,6 +95,7 @@ def rebuild(names: tuple[str, ...], home: Path, as_json: bool) -> int:
             chosen,
             progress=None if report is None else lambda at: report("telling again", at.done, at.total),
         )
+        found, passed_over = known(opened.log), opened.projector.lag().damaged
     if as_json:
         emit_json(
             {
@@ -111,8 +116,14 @@ def rebuild(names: tuple[str, ...], home: Path, as_json: bool) -> int:
             }
         )
     else:
+        for why in dict.fromkeys(each.file_damaged for each in told if each.file_damaged is not None):
+            put(f"state.db was damaged, and a new file is begun: {visible(why)}")
         for each in told:
             _tell(each)
+    if found or passed_over:
+        put(f"the log is damaged{where(found, passed_over)}: what can be read of it is told", err=True)
+        put("see what is lost with: retold verify; then restore a backup of events.db", err=True)
+        return EXIT_DAMAGED
     return 1 if any(each.failed for each in told) else 0
 
 
@@ -124,7 +135,7 @@ def _tell(each: Rebuilt) -> None:
     resumed = f", going on from #{each.resumed_at}" if each.resumed_at else ""
     rows = sum(each.rows.values())
     if each.file_damaged is not None:
-        verdict = f"told in a new file, since state.db was damaged: {visible(each.file_damaged)}"
+        verdict = "told in the new file"
     elif not each.compared:
         verdict = "told again; what was there before was no fold of this log to compare with"
     elif each.equal:

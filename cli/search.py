@@ -9,7 +9,7 @@ import click
 
 from ..domain.shell import shell_word
 from .options import COUNT, at_option, home_option, json_option, with_home
-from .output import emit_json, iso_us, plural, relative_time, visible
+from .output import cell_width, emit_json, fit, iso_us, plural, relative_time, visible
 from .stream import PLAIN_WIDTH, answering, bold, has_color, is_terminal, put, say, terminal_width
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _MARKS = (">>>", "<<<")
 _BOLD = ("\x1b[1m", "\x1b[0m")
+_AROUND = len("  assistant: ……")
+_LEAST_TITLE = 20
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # `--force` is a fine thing to look for
@@ -57,6 +59,8 @@ def search(
     from ..projections.search import search as find
 
     _refuse_slips(query)
+    marks = _BOLD if has_color() and not as_json else _MARKS
+    line = terminal_width() if is_terminal() else PLAIN_WIDTH
     with answering(home, at, settle=True) as view:
         result = find(
             view.db,
@@ -67,10 +71,8 @@ def search(
             source=source,
             sort=sort,
             hidden=hidden,
-            marks=_BOLD if has_color() and not as_json else _MARKS,
-            width=160
-            if as_json
-            else (terminal_width() if is_terminal() else PLAIN_WIDTH) - len("  assistant: "),
+            marks=marks,
+            width=160 if as_json else max(8, line - _AROUND - (0 if marks is _BOLD else len("".join(marks)))),
         )
         if as_json:
             emit_json({"hits": [_as_json(each) for each in result.hits], "ranked_over": result.ranked_over})
@@ -117,7 +119,7 @@ def _tell(result: SearchResult, query: str, offset: int, now_us: int, there: str
             put("")
         when = relative_time(hit.at_us, now_us)
         mark = "" if hit.visibility == "live" else f"  [{hit.visibility}]"
-        put(f"{bold(hit.title or '—')}  {when}  {visible(hit.source)}  {visible(hit.session_id)}{mark}")
+        put(_heading(hit.title or "—", f"  {when}  {hit.source}", f"  {hit.session_id}", mark))
         put(f"  {visible(hit.role)}: {hit.snippet}")
         more = f"  (and {plural(hit.more, 'further hit')} there)" if hit.more else ""
         put(f"  retold sessions show {shell_word(hit.session_id)}{there}{more}")
@@ -125,3 +127,14 @@ def _tell(result: SearchResult, query: str, offset: int, now_us: int, there: str
     if left > 0:
         next_page = f"--offset {offset + len(result.hits)}"
         put("", f"{plural(left, 'more conversation')}: {next_page}", err=not is_terminal())
+
+
+def _heading(title: str, where: str, session_id: str, mark: str) -> str:
+    """Title, time, source and id on one line of a terminal; the command below has the id, too."""
+    where, session_id = visible(where), visible(session_id)
+    if not is_terminal():
+        return f"{bold(title)}{where}{session_id}{mark}"
+    room = terminal_width() - cell_width(where) - cell_width(mark)
+    if min(cell_width(title), _LEAST_TITLE) + cell_width(session_id) > room:
+        session_id = ""
+    return f"{bold(fit(title, max(1, room - cell_width(session_id))).rstrip())}{where}{session_id}{mark}"

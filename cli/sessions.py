@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from ..projections.sessions import SessionLine
 from .options import COUNT, at_option, home_option, json_option
-from .output import Column, emit_json, iso_us, plural, relative_time, table
-from .stream import PLAIN_WIDTH, answering, is_terminal, put, size, terminal_width
+from .output import Column, cell_width, emit_json, fit, iso_us, plural, relative_time, table, visible
+from .stream import PLAIN_WIDTH, answering, is_terminal, put, say, size, terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..infrastructure.reading import View
+    from ..projections.listing import Listing
 
 _REASONS = {
     "over_limit": ("over the limit", "over the limit"),
@@ -25,7 +33,12 @@ _REASONS = {
 @click.option("--source", metavar="S", help="Only sessions of this source (telegram, cli, tool, …).")
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
 @click.option("--workspace", metavar="W", help="Only sessions whose project folder has W in its path.")
-@click.option("--all", "everything", is_flag=True, help="No limit; archived and child sessions too.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Archived and child sessions too; and all of them, unless --limit is given.",
+)
 @home_option
 @at_option
 @json_option
@@ -43,26 +56,35 @@ def list_(
     Each conversation is one row: its last segment, if it was continued. The footer counts what is
     not shown, and why.
     """
-    from ..projections.listing import list_sessions
+    from ..projections.listing import list_sessions, nothing_there
 
+    by_default = click.get_current_context().get_parameter_source("limit") is ParameterSource.DEFAULT
     with answering(home, at) as view:
         listing = list_sessions(
-            view.db, limit=limit, source=source, workspace=workspace, everything=everything
+            view.db,
+            limit=None if everything and by_default else limit,
+            source=source,
+            workspace=workspace,
+            everything=everything,
         )
         if as_json:
-            emit_json({"sessions": [summary(each) for each in listing.rows], "not_shown": listing.not_shown})
+            rows = [summary(each, view) for each in listing.rows]
+            emit_json({"sessions": rows, "not_shown": listing.not_shown})
         else:
-            put(*_rows(listing.rows, view.now_us))
+            put(*_rows(listing, view))
             left_out = [plural(count, *_REASONS[name]) for name, count in listing.not_shown.items() if count]
             if left_out:
                 from .paragraphs import wrap
 
-                footer = f"Not shown: {', '.join(left_out)}. See them with --all."
+                how = "a larger --limit" if everything else "--all"
+                footer = f"Not shown: {', '.join(left_out)}. See them with {how}."
                 width = terminal_width() if is_terminal() else PLAIN_WIDTH
                 put("", *wrap(footer, width), err=not is_terminal())
+        if not listing.rows and limit:
+            say(nothing_there(view.db, source=source, workspace=workspace))
 
 
-def summary(each: SessionLine) -> dict[str, object]:
+def summary(each: SessionLine, view: View) -> dict[str, object]:
     """A session as JSON shows it in a list."""
     return {
         "id": each.id,
@@ -75,34 +97,62 @@ def summary(each: SessionLine) -> dict[str, object]:
         "archived": each.archived,
         "parent_id": each.parent_id,
         "end_reason": each.end_reason,
+        "stale": _is_stale(each, view),
     }
 
 
-def _rows(rows: list[SessionLine], now_us: int) -> list[str]:
+def _is_stale(each: SessionLine, view: View) -> bool:
+    from ..domain.retention import is_stale
+
+    last_us = max(each.started_us, each.last_active_us or 0)
+    return is_stale(each.end_reason, last_us, view.now_us, view.config.sessions.stale_after_days)
+
+
+def _rows(listing: Listing, view: View) -> list[str]:
+    rows, now_us = listing.rows, view.now_us
     if not rows:
-        return ["No sessions found."]
+        return ["No sessions to show." if any(listing.not_shown.values()) else "No sessions found."]
     cells = [
         (
             each.title or "—",
             each.preview or "—",
             relative_time(_last_active(each, now_us), now_us),
-            each.source + (" (archived)" if each.archived else ""),
+            each.source + (" (archived)" if each.archived else " (stale)" if _is_stale(each, view) else ""),
             each.id,
         )
         for each in rows
     ]
     title, preview = _widths(cells) if is_terminal() else (None, None)
+    if title is not None and title < _LEAST_TITLE:
+        return [line for each in cells for line in _stacked(each, terminal_width())]
     columns = [
-        Column("Title", title),
-        Column("Preview", preview),
+        Column("Title", title, most=_WIDEST_PADDED),
+        Column("Preview", preview, most=_WIDEST_PADDED),
         Column("Last Active"),
-        Column("Source"),
+        Column("Source", most=_WIDEST_PADDED),
         Column("ID"),
     ]
     if preview == 0:
         columns.pop(1)
-        cells = [(each[0], *each[2:]) for each in cells]  # type: ignore[misc] # one column fewer
+        names = [each[1] if each[0] == "—" else each[0] for each in cells]
+        cells = [(name, *each[2:]) for name, each in zip(names, cells, strict=True)]  # type: ignore[misc] # one column fewer
     return list(table(cells, columns))
+
+
+_LEAST_TITLE = 8
+_WIDEST_PADDED = 64
+"""Piped, a longer cell is whole and the others do not wait for it."""
+
+
+def _stacked(cells: tuple[str, str, str, str, str], width: int) -> Iterator[str]:
+    """A session where no table has room: what it is about, and below it its id, whole, and the rest."""
+    title, preview, when, source, session_id = cells
+    yield fit(preview if title == "—" else title, width).rstrip()
+    line = f"  {visible(session_id)}"
+    for each in (when, source):
+        if cell_width(line) + 2 + cell_width(each) <= width:
+            line += f"  {visible(each)}"
+    yield line
 
 
 def _last_active(each: SessionLine, now_us: int) -> int:
@@ -118,7 +168,7 @@ def _widths(cells: list[tuple[str, str, str, str, str]]) -> tuple[int, int]:
     room = terminal_width() - taken - 2 * 4
     title = min(32, max(12, room * 2 // 5))
     preview = min(40, room - title)
-    return (title, preview) if preview >= 10 else (max(8, room + 2), 0)
+    return (title, preview) if preview >= 10 else (room + 2, 0)
 
 
 _FIXED = ((2, "Last Active"), (3, "Source"), (4, "ID"))
@@ -161,7 +211,7 @@ def show(
         found = page(view.db, find_session(view.db, session))
         said = messages(view.db, found.line.id, first=first, last=last, after=after, before=before)
         if as_json:
-            transcript.emit(summary(found.line), found, said)
+            transcript.emit(summary(found.line, view), found, said)
         else:
             for each in transcript.lines(found, said, full=full):
                 put(each)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..infrastructure.reading import View, reading
-from .output import visible
+from .output import ANSWER, visible
 
 _encode = msgspec.json.Encoder().encode
 PLAIN_WIDTH = 160
@@ -77,6 +77,7 @@ def raw_json(text: str) -> object:
 
 def write_bytes(piece: bytes) -> None:
     """To standard output, unbuffered by nothing but its own buffer."""
+    ANSWER.begun = True
     if (binary := getattr(sys.stdout, "buffer", None)) is not None:
         binary.write(piece)
     else:
@@ -113,6 +114,7 @@ def bold(text: str) -> str:
 
 def put(*lines: str, err: bool = False) -> None:
     """Print lines of an answer. Nothing in them has power over the terminal but `bold` itself."""
+    ANSWER.begun = ANSWER.begun or not err
     pieces = (line if line.isprintable() else "".join(map(_tamed, _STYLE.split(line))) for line in lines)
     print("\n".join(pieces), file=sys.stderr if err else sys.stdout)
 
@@ -149,6 +151,24 @@ def answering(home: Path, at: str | None, *, settle: bool = False) -> Iterator[V
 
 
 def say(lines: Iterable[str]) -> None:
-    """Words about the answer, for people: standard error."""
+    """Words about the answer, for people: standard error, wrapped where a terminal reads it."""
+    width = error_width()
     for each in lines:
-        put(each, err=True)
+        if width is None:
+            put(each, err=True)
+        else:
+            from .paragraphs import wrap
+
+            put(*wrap(each, width), err=True)
+
+
+def error_width() -> int | None:
+    """Cells in a line of the terminal that reads standard error; None where none does."""
+    import os
+
+    if not sys.stderr.isatty():
+        return None
+    try:
+        return max(20, os.get_terminal_size(sys.stderr.fileno()).columns)
+    except (OSError, ValueError):
+        return PLAIN_WIDTH

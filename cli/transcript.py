@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..projections.search_text import STRUCTURED
-from ..projections.sessions import Message, SessionPage, content_value, json_value
+from ..domain.message import STRUCTURED, attachment_note, attachments_given, content_given, json_given
+from ..projections.sessions import Message, SessionPage, UnderWay
 from .output import cell_width, fit, iso_us, local_time, plural, visible
 from .paragraphs import fold, hanging
 from .stream import PLAIN_WIDTH, bold, is_terminal, raw_json, terminal_width, write_object
@@ -24,8 +24,39 @@ def emit(summary: dict[str, object], page: SessionPage, messages: Iterable[Messa
         **summary,
         "lineage": [{"session_id": each.session_id, "kind": each.kind} for each in page.lineage],
         "route": page.route,
+        **_under_way(page.under_way),
     }
     write_object(fields, "messages", map(as_json, messages))
+
+
+def _under_way(now: UnderWay) -> dict[str, object]:
+    """Its turn, its queue, its marks and its handoff; null where there is none."""
+    turn: dict[str, object] | None = None
+    if now.turn is not None:
+        turn = {
+            "id": now.turn,
+            "started_at": _iso(now.turn_since_us),
+            "lease_until_at": _iso(now.lease_until_us),
+            "gateway": now.gateway,
+        }
+    resume: dict[str, object] | None = None
+    if now.resume is not None:
+        marked_at = _iso(now.resume_marked_us)
+        resume = {"reason": now.resume, "marked_at": marked_at, "restarts": now.restarts}
+    handoff: dict[str, object] | None = None
+    if now.handoff is not None:
+        handoff = {"state": now.handoff, "platform": now.handoff_platform, "error": now.handoff_error}
+    return {
+        "turn": turn,
+        "queued": now.waiting,
+        "resume": resume,
+        "suspended": now.suspended,
+        "handoff": handoff,
+    }
+
+
+def _iso(at_us: int | None) -> str | None:
+    return None if at_us is None else iso_us(at_us)
 
 
 def as_json(message: Message) -> dict[str, object]:
@@ -38,6 +69,9 @@ def as_json(message: Message) -> dict[str, object]:
         "tool_calls": _decoded(message.tool_calls, ""),
         "tool_name": message.tool_name,
         "visibility": message.visibility,
+        "copy_of": message.copy_of,
+        "summary": message.summary,
+        "attachments": _decoded(message.attachments, "") or [],
     }
 
 
@@ -78,6 +112,9 @@ def _header(page: SessionPage) -> Iterator[str]:
         "workspace": page.workspace or "",
         "route": _route(page),
         "lineage": _lineage(page),
+        "turn": _turn(page.under_way),
+        "resume": _marks(page.under_way),
+        "handoff": _handoff(page.under_way),
         "usage": _usage(page),
     }
     for name, value in facts.items():
@@ -97,6 +134,32 @@ def _state(page: SessionPage) -> str:
     if page.ended_us is not None or page.line.end_reason is not None:
         state = f"ended {local_time(page.ended_us)}, {page.line.end_reason or 'no reason given'}"
     return f"{state}; archived" if page.line.archived else state
+
+
+def _turn(now: UnderWay) -> str:
+    waits = f"{now.waiting:,} queued" if now.waiting else ""
+    if now.turn is None:
+        return waits
+    by = f", gateway {now.gateway}" if now.gateway else ""
+    runs = f"{now.turn} since {local_time(now.turn_since_us)}{by}"
+    until = f"counts as cut off after {local_time(now.lease_until_us)}"
+    return "; ".join(filter(None, (runs, until, waits)))
+
+
+def _marks(now: UnderWay) -> str:
+    if now.suspended is not None:
+        return f"suspended ({now.suspended}): the chat's next message begins a new session"
+    if now.resume is None:
+        return ""
+    again = f", {plural(now.restarts, 'restart')} in a row" if now.restarts else ""
+    return f"to be gone on with ({now.resume}), marked {local_time(now.resume_marked_us)}{again}"
+
+
+def _handoff(now: UnderWay) -> str:
+    if now.handoff is None:
+        return ""
+    to = f" to {now.handoff_platform}" if now.handoff_platform else ""
+    return f"{now.handoff}{to}{f': {now.handoff_error}' if now.handoff_error else ''}"
 
 
 def _route(page: SessionPage) -> str:
@@ -127,6 +190,8 @@ def _usage(page: SessionPage) -> str:
 
 def _message(each: Message, *, full: bool) -> Iterator[str]:
     marks: list[str] = [] if each.visibility == "live" else [each.visibility]
+    if each.summary:
+        marks.append("summary")
     if each.copy_of is not None:
         marks.append(f"copy of #{each.copy_of}")
     mark = f"  [{', '.join(marks)}]" if marks else ""
@@ -137,6 +202,8 @@ def _message(each: Message, *, full: bool) -> Iterator[str]:
         yield "  " + one_line(text, _width() - 2)
     else:
         yield from (line for part in _split(text) for line in _said(part))
+    for attachment in attachments_given(each.attachments):
+        yield from (line for part in _split(attachment_note(attachment)) for line in _said(part))
     for call in calls(each.tool_calls):
         yield "  → " + (visible(call) if full else one_line(call, _width() - 4))
 
@@ -166,7 +233,7 @@ def one_line(text: str, width: int) -> str:
 
 def readable(content: str | None) -> str:
     """What a person reads of content: text, and a word for each thing that is none."""
-    value = content_value(content)
+    value = content_given(content)
     if value is None:
         return ""
     if isinstance(value, str):
@@ -191,7 +258,7 @@ def _part(part: Any) -> str:
 
 def calls(tool_calls: str | None) -> list[str]:
     """Each call as `name(arguments)`; the text as it is where it is malformed."""
-    value = json_value(tool_calls)
+    value = json_given(tool_calls)
     if value is None or value == []:
         return []
     return [_call(each) for each in value] if isinstance(value, list) else [_call(value)]

@@ -93,6 +93,7 @@ def _why_json(answer: Answer) -> dict[str, Any]:
             for moment in answer.told.moments
         ],
         "findings": [finding_json(each) for each in answer.findings],
+        "undated_route": None if answer.undated is None else answer.undated.position,
     }
 
 

@@ -20,7 +20,8 @@ from .findings import Finding as Finding
 from .findings import Kind as Kind
 from .findings import concerns as concerns
 from .keys import canonical_whatsapp
-from .repair import CONTESTED, Donors, Record, last_seen_us
+from .recovery import takes_messages
+from .repair import CONTESTED, Donors, Record, adopted_from, last_seen_us
 from .shell import shell_word
 
 
@@ -111,8 +112,6 @@ def jumped_back(chats: Chats) -> Iterator[Finding]:
         passed = {session.id: session for _, session in rivals[:_MOST_NAMED]}
         for session in chats.chain(owner):
             passed.setdefault(session.id, session)
-        record = chats.records.get(owner.id)
-        repairable = record is not None and record.adoptable
         yield Finding(
             kind="jumped_back",
             key=lead.key,
@@ -120,7 +119,7 @@ def jumped_back(chats: Chats) -> Iterator[Finding]:
             detail=detail,
             evidence=evidence_of(target, *passed.values(), routes=(lead.came, lead.route)),
             candidates=tuple(chats.candidate(s, lead.key) for s in {**passed, target.id: target}.values()),
-            remedy=_REPAIR if repairable else _why(lead.key),
+            remedy=_back_to(chats, lead.key, owner, target, undecided=after_us is not None),
             facts=facts,
         )
 
@@ -152,7 +151,7 @@ def reset_undone(chats: Chats) -> Iterator[Finding]:
                 f" ended {fence.id} ({fence.end_reason}) in the same chat.",
                 evidence=evidence_of(target, fence, routes=(lead.came, lead.route)),
                 candidates=tuple(chats.candidate(s, lead.key) for s in passed.values()),
-                remedy=_why(lead.key),
+                remedy=_onward(chats, lead.key, target, at_us),
                 facts={"leads_to": target.id, "fence": fence.id, "reset_us": at_us},
             )
 
@@ -170,7 +169,7 @@ def routed_to_ended(chats: Chats) -> Iterator[Finding]:
                 detail=f"The key leads to {target.id}, which ended for good ({target.end_reason}).",
                 evidence=evidence_of(target, routes=(lead.came, lead.route)),
                 candidates=tuple(chats.candidate(s, lead.key) for s in (target, *others)),
-                remedy=_why(lead.key),
+                remedy=_onward(chats, lead.key, target, target.ended_us or target.started_us),
                 facts={"leads_to": target.id, "ended_us": target.ended_us or 0},
             )
 
@@ -199,7 +198,7 @@ def dangling_route(chats: Chats) -> Iterator[Finding]:
             detail=f"The key leads to {route.session_id}, which {what}.{last}",
             evidence=evidence_of(*known[:1], routes=(route,)),
             candidates=tuple(chats.candidate(session, key) for session in known),
-            remedy=_why(key),
+            remedy=_lead(key, known[0]) if known and _takes(chats, known[0]) else _unroute(key),
             facts=facts | ({"last_known": known[0].id} if known else {}),
         )
 
@@ -211,7 +210,7 @@ def two_continuations(chats: Chats) -> Iterator[Finding]:
         if len(twins) < 2:
             continue
         key = chats.key_of(parent) or next((twin.bears for twin in twins if twin.bears), None)
-        recent = max(twins, key=lambda s: (s.last_active_us or s.started_us, s.id))
+        recent = max(twins, key=lambda s: (not is_hard(s.end_reason), s.last_active_us or s.started_us, s.id))
         route = None if key is None else chats.world.route_of(key)
         leads = f" The key leads to {route.session_id}." if route else ""
         facts: dict[str, str | int] = {"parent": parent.id, "most_recent": recent.id}
@@ -223,7 +222,7 @@ def two_continuations(chats: Chats) -> Iterator[Finding]:
             f" {', '.join(twin.id for twin in twins)}; {recent.id} was in use last.{leads}",
             evidence=evidence_of(parent, *twins, routes=(route,) if route else ()),
             candidates=tuple(chats.candidate(twin, key) for twin in twins),
-            remedy=_tree(parent.id),
+            remedy=f"retold sessions continuation {shell_word(recent.id)}",
             facts=facts | ({"leads_to": route.session_id} if route else {}),
         )
 
@@ -247,7 +246,7 @@ def crossed_key(chats: Chats) -> Iterator[Finding]:
                 detail=f"{child.id} continues {parent.id} but bears {', '.join(differing)}.",
                 evidence=evidence_of(parent, child),
                 candidates=tuple(chats.candidate(s) for s in (parent, child)),
-                remedy=_tree(parent.id),
+                remedy=_restore(child.id),
                 facts={"parent": parent.id},
             )
 
@@ -268,8 +267,6 @@ def identity_lost(chats: Chats) -> Iterator[Finding]:
     """A session had a key and lost it."""
     for session in chats.world.in_order:
         if session.lost_key is not None and session.key is None:
-            record = chats.records.get(session.id)
-            repairable = record is not None and record.adoptable
             yield Finding(
                 kind="identity_lost",
                 key=session.lost_key,
@@ -277,7 +274,7 @@ def identity_lost(chats: Chats) -> Iterator[Finding]:
                 detail=f"{session.id} bore the key {session.lost_key} and has lost it.",
                 evidence=evidence_of(session),
                 candidates=(chats.candidate(session, session.lost_key),),
-                remedy=_REPAIR if repairable else _show(session.id),
+                remedy=_restore(session.id),
             )
 
 
@@ -293,18 +290,20 @@ def stranded(chats: Chats) -> Iterator[Finding]:
             continue
         named = [chats.world.sessions[donor_id] for donor_id in record.donor_ids]
         facts: dict[str, str | int] = {"claims": len(named)}
-        remedy = _show(orphan.id)
+        remedy = _adopt(orphan.id, "--from SESSION")
         key = None
         outside: list[Candidate] = []
         rivals: list[SessionFacts] = []
         if record.adoptable and record.donor_id is not None:
-            key, remedy = record.session_key, _REPAIR
+            key = record.session_key
+            remedy = _adopt(orphan.id, "--choose SESSION" if went_on(chats, key, orphan) else "")
             detail = f"Only {record.donor_id} can be what it goes on from ({record.evidence})."
             facts["evidence"] = record.evidence
         elif record.reason == CONTESTED:
             claimants = [chats.world.sessions[each.orphan_id] for each in claims[record.donor_id]]
+            claimants += adopted_from(chats.world, record.donor_id)
             rivals = [each for each in claimants if each.id != orphan.id][:_MOST_NAMED]
-            others = rivals[0].id if len(claimants) == 2 else f"{len(claimants) - 1} others without a key"
+            others = rivals[0].id if len(claimants) == 2 else f"{len(claimants) - 1} others"
             detail = f"It could go on from {record.donor_id}, and so could {others}."
         elif named:
             detail = f"It could go on from any of {', '.join(s.id for s in named)}."
@@ -315,9 +314,9 @@ def stranded(chats: Chats) -> Iterator[Finding]:
                 key = ancestor.bears
                 named = [ancestor]
                 detail += f" Further up, {ancestor.id} bears one: adopt its parent first."
-                remedy = _REPAIR
-            else:
-                remedy = _tree(orphan.id)
+                chain = chats.chain(orphan)
+                first = chain[chain.index(ancestor) - 1]
+                remedy = _adopt(first.id, "--choose SESSION" if went_on(chats, key, first) else "")
         else:
             detail = "No session with a key fell quiet when it began."
             nearest = donors.last_before(orphan)
@@ -329,7 +328,9 @@ def stranded(chats: Chats) -> Iterator[Finding]:
                 how = f"fell quiet {needed_s} s before it began; outside the window"
                 outside = [Candidate(nearest.id, how, nearest.last_active_us)]
                 if [donor.id for donor in donors.within(orphan, needed_s)] == [nearest.id]:
-                    remedy = f"{_REPAIR} --max-gap-seconds {needed_s}"
+                    remedy = _adopt(orphan.id, f"--max-gap-seconds {needed_s}")
+        if orphan.lost_key is not None:
+            remedy = _restore(orphan.id)
         yield Finding(
             kind="stranded",
             key=key,
@@ -350,7 +351,6 @@ def source_conflict(chats: Chats) -> Iterator[Finding]:
     for (session_id, key), conflicts in grouped.items():
         columns = ", ".join(dict.fromkeys(conflict.column for conflict in conflicts))
         what = session_id or key or "the store"
-        other = _why(key) if key else "retold log"
         facts: dict[str, str | int] = {}
         for conflict in conflicts:
             facts[f"ours_{conflict.column}"] = conflict.ours or ""
@@ -361,22 +361,83 @@ def source_conflict(chats: Chats) -> Iterator[Finding]:
             session_id=session_id,
             detail=f"The source changed {columns} of {what}, as was done here too; ours stays.",
             evidence=tuple(sorted({conflict.position for conflict in conflicts})),
-            remedy=_show(session_id) if session_id else other,
+            remedy=f"retold sessions resolve-conflict {conflicts[0].position} --keep ours",
             facts=facts,
         )
 
 
-_REPAIR: Final = "retold sessions repair-routing"
 _MOST_NAMED: Final = 20  # a chat may hold thousands of sessions that nobody ended
 
 
-def _why(key: str) -> str:
-    return f"retold why {shell_word(key)}"
+# --- remedies: commands that exist --------------------------------------------------------------------
 
 
-def _show(session_id: str) -> str:
-    return f"retold sessions show {shell_word(session_id)}"
+def _back_to(chats: Chats, key: str, owner: SessionFacts, target: SessionFacts, *, undecided: bool) -> str:
+    """Lead the key back to the session that the chat belongs to; where there are two, a person says which."""
+    record = chats.records.get(owner.id)
+    if record is not None and record.adoptable and record.session_key == key:
+        return _adopt(owner.id, "--choose SESSION" if undecided else "")
+    tip = _goes_on_as(chats, owner)
+    if undecided or tip.id == target.id:
+        return f"retold sessions route {shell_word(key)} SESSION"
+    return _lead(key, tip)
 
 
-def _tree(session_id: str) -> str:
-    return f"retold sessions tree {shell_word(session_id)}"
+def _onward(chats: Chats, key: str, target: SessionFacts, after_us: int) -> str:
+    """Lead the key on to what the chat began since, or nowhere, so that its next message begins anew."""
+    since = [
+        session
+        for session in chats.members(key)
+        if session.id != target.id and session.started_us >= after_us and _takes(chats, session)
+    ]
+    latest = max(since, key=lambda s: (s.last_active_us or s.started_us, s.id), default=None)
+    return _unroute(key) if latest is None else _lead(key, latest)
+
+
+def _takes(chats: Chats, session: SessionFacts) -> bool:
+    """Whether the next message of a chat may go there, without a person having opened it again."""
+    return (
+        takes_messages(session.source, session.parent_kind)
+        and not session.source_gone
+        and not is_hard(session.end_reason)
+        and not chats.world.children(session.id, "continuation")
+    )
+
+
+def went_on(chats: Chats, key: str | None, orphan: SessionFacts) -> SessionFacts | None:
+    """What the key leads to, where that was written to after the session that lost it; else None."""
+    route = None if key is None else chats.world.route_of(key)
+    target = None if route is None else chats.world.sessions.get(route.session_id)
+    if target is None or target.last_active_us is None or orphan in chats.chain(target):
+        return None
+    own = (orphan, _goes_on_as(chats, orphan))
+    last_us = max((s.last_active_us for s in own if s.last_active_us is not None), default=None)
+    later = target not in own and (last_us is None or target.last_active_us > last_us)
+    return target if later else None
+
+
+def _goes_on_as(chats: Chats, session: SessionFacts) -> SessionFacts:
+    """The end of the chain of continuations, where each has one."""
+    seen = {session.id}
+    while len(following := chats.world.children(session.id, "continuation")) == 1:
+        if following[0].id in seen:
+            break
+        session = following[0]
+        seen.add(session.id)
+    return session
+
+
+def _adopt(session_id: str, how: str) -> str:
+    return " ".join(filter(None, ("retold sessions repair-routing --apply", shell_word(session_id), how)))
+
+
+def _lead(key: str, session: SessionFacts) -> str:
+    return f"retold sessions route {shell_word(key)} {shell_word(session.id)}"
+
+
+def _unroute(key: str) -> str:
+    return f"retold sessions unroute {shell_word(key)}"
+
+
+def _restore(session_id: str) -> str:
+    return f"retold sessions restore-identity {shell_word(session_id)}"

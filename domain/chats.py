@@ -8,12 +8,25 @@ from typing import Final
 
 from msgspec import Struct
 
-from .ends import SWITCH, is_compression, is_hard
+from .ends import SUPERSEDED, SWITCH, is_compression, is_hard
 from .facts import NEVER_ROUTED, RouteFacts, SessionFacts, World, keyless_by_nature
 from .repair import Record, repair_records
 
 CHOSEN_CAUSES: Final = frozenset(
-    {"reset", "idle", "daily", "suspended", "new_session", "resume", "handoff", "repair"}
+    {
+        "reset",
+        "idle",
+        "daily",
+        "suspended",
+        "resume_expired",
+        "new_session",
+        "resume",
+        "branch",
+        "handoff",
+        "repair",
+        "delete",
+        "undo",
+    }
 )
 """Causes of a route that explain it: a person or a policy chose where the key leads."""
 
@@ -78,8 +91,8 @@ class Chats:
             key = self.key_of(session)
             if key is not None:
                 found.setdefault(key, {})[session.id] = session
-        for key, history in self.world.routes.items():
-            for route in history:
+        for key in self.world.routes:
+            for route in self.world.standing_routes(key):
                 led_to = self.world.sessions.get(route.session_id)
                 if led_to is not None and led_to.bears is None:
                     found.setdefault(key, {})[led_to.id] = led_to
@@ -112,7 +125,8 @@ class Chats:
             words.append("gone from the source")
         if is_compression(session.end_reason) or goes_on:
             names = " and ".join(child.id for child in goes_on)
-            words.append(f"compressed; goes on as {names}" if names else "compressed")
+            how = "gave its key away" if session.end_reason == SUPERSEDED else "compressed"
+            words.append(f"{how}; goes on as {names}" if names else how)
         elif session.end_reason == SWITCH:
             words.append("left by a /resume or a handoff")
         elif is_hard(session.end_reason):
@@ -148,10 +162,12 @@ class Lead:
     def _came_by(self) -> RouteFacts:
         """The route by which the key came to the target or to what the target goes on from."""
         came = self.route
-        for route in reversed(self.world.routes[self.key]):
+        for route in reversed(self.world.standing_routes(self.key)):
             if route.closed or route.session_id not in self._behind_ids:
                 break
             came = route
+            if route.cause in CHOSEN_CAUSES:
+                break  # whatever led there before, this is why it is to lead there
         return came
 
     @cached_property
@@ -223,7 +239,7 @@ class Lead:
         return bool(known) and idle_us > self.world.gap_seconds * 1_000_000
 
     def _was_led_to(self, session: SessionFacts) -> bool:
-        return any(route.session_id == session.id for route in self.world.routes[self.key])
+        return any(route.session_id == session.id for route in self.world.standing_routes(self.key))
 
     def _came_back(self, later: list[SessionFacts], last_us: int) -> bool:
         """Whether the key went on to what the target goes on as, nearest last, and came back."""

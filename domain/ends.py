@@ -19,10 +19,19 @@ RESET: Final = frozenset(
 SWITCH: Final = "session_switch"
 """A person went to another session of the chat (/resume, or a handoff took the chat)."""
 
+SESSION_RESET: Final = "session_reset"
+"""The chat began anew, by a person's word or a policy's; which one, the SessionReset event says."""
+
 COMPRESSION: Final = "compression"
 
 HARD: Final = RESET | {"new_session"}
 """Boundaries: only a person's own resume or undo opens such a session again."""
+
+SUPERSEDED: Final = "superseded_by_repair"
+"""A repair gave what the session had led the chat to, its key, to another: it takes the place of any end."""
+
+SETTLED: Final = frozenset({SUPERSEDED, "orphaned_compression", "cron_complete", "webhook_complete"})
+"""Ends of what was done, or taken over by another: soft, yet no message brings such a session back."""
 
 
 def is_hard(reason: str | None) -> bool:

@@ -33,6 +33,18 @@ class BadUsage(RetoldError):
     exit_code = 2
 
 
+class BytesRefused(BadUsage):
+    """A file's bytes where a message keeps a path, a kind and a text (REFERENCE.md 1.11)."""
+
+    kind = "bytes_refused"
+
+
+class BadIdentifier(BadUsage):
+    """An id that is a path or holds control characters; the message says which and why."""
+
+    kind = "bad_identifier"
+
+
 class BadConfig(BadUsage):
     """A configuration file with an unknown key or a bad value; the message names the line."""
 
@@ -50,6 +62,17 @@ class NoSuchSession(NoSuchThing):
     """No session bears this id, prefix or title."""
 
     kind = "no_such_session"
+
+
+class DeletedSession(NoSuchSession):
+    """The session was deleted; `erase_after_us` says until when that can be undone."""
+
+    kind = "deleted_session"
+
+    def __init__(self, message: str, *, session_id: str, erase_after_us: int, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.session_id = session_id
+        self.erase_after_us = erase_after_us
 
 
 class NoSuchChat(NoSuchThing):
@@ -139,10 +162,123 @@ class BadTitle(RuleBroken):
     kind = "bad_title"
 
 
+class NoSuchMessage(RuleBroken):
+    """The session has no such message, or none of the kind that the command needs."""
+
+    kind = "no_such_message"
+
+
+class NothingToDo(RuleBroken):
+    """There is nothing to undo, to redo or to compress; the message says what stands in the way."""
+
+    kind = "nothing_to_do"
+
+
 class IdempotencyMismatch(RuleBroken):
     """The idempotency key was used before for other content."""
 
     kind = "idempotency_mismatch"
+
+
+class TurnOver(RuleBroken):
+    """The turn is finished, or was counted as cut off; `outcome` says how it ended."""
+
+    kind = "turn_over"
+
+    def __init__(self, session_id: str, turn: str, outcome: str) -> None:
+        super().__init__(
+            f"session {session_id}: turn {turn} is over ({outcome})",
+            hint="a turn ends once; begin another",
+        )
+        self.session_id = session_id
+        self.turn = turn
+        self.outcome = outcome
+
+
+class Suspended(RuleBroken):
+    """The session was stopped, or got stuck: the next message of its chat begins a new one."""
+
+    kind = "suspended"
+
+    def __init__(self, session_id: str, why: str) -> None:
+        super().__init__(
+            f"session {session_id} is suspended ({why}): it takes no more turns",
+            hint="resolve the chat again: it goes on in a new session",
+        )
+        self.session_id = session_id
+        self.why = why
+
+
+class EditBeginsNothing(RuleBroken):
+    """An edited message is an edit of what was said, never a turn or a command (FIELD_CASES B24)."""
+
+    kind = "edit_begins_nothing"
+
+
+class HandoffRefused(RuleBroken):
+    """The handoff does not stand where this step may be taken; `state` says where it stands."""
+
+    kind = "handoff_refused"
+
+    def __init__(self, message: str, *, state: str | None, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.state = state
+
+
+class NoHomeChannel(RuleBroken):
+    """The platform has no channel that a handoff could go to."""
+
+    kind = "no_home_channel"
+
+
+class RepairRefused(RuleBroken):
+    """The session cannot be given its chat's key, or the key cannot be led there; the message says why."""
+
+    kind = "repair_refused"
+
+
+class OrphanChanged(RepairRefused):
+    """What was reported of a session that lost its key does not hold any more."""
+
+    kind = "orphan_changed"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"{session_id} was not adopted (the row changed since it was reported)",
+            hint="nothing was written; see: retold sessions repair-routing",
+        )
+        self.session_id = session_id
+
+
+class TwoHistories(RepairRefused):
+    """The chat was written to in two sessions; `candidates` are those that could go on."""
+
+    kind = "two_histories"
+
+    def __init__(self, session_id: str, candidates: tuple[str, ...], hint: str) -> None:
+        super().__init__(
+            f"{session_id} was not adopted: its chat has two histories, and went on in {candidates[-1]}"
+            " since; a person must say which goes on",
+            hint=hint,
+        )
+        self.session_id = session_id
+        self.candidates = candidates
+
+
+class NotUndoable(RuleBroken):
+    """The save is none that can be undone; nothing was written."""
+
+    kind = "not_undoable"
+
+
+class BuiltOn(NotUndoable):
+    """Later events build on the save; `positions` names them."""
+
+    kind = "built_on"
+
+    def __init__(self, message: str, *, positions: tuple[int, ...], hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.positions = positions
 
 
 class NeedsUpgrade(RuleBroken):
@@ -179,6 +315,60 @@ class NoRoom(TryAgain):
     kind = "no_room"
 
 
+class TurnRunning(TryAgain):
+    """Another turn is under way in the session.
+
+    Attributes:
+        turn, gateway: which one, and which gateway runs it (None: no gateway does).
+        since_us, lease_until_us: when it began, and when it counts as cut off if nobody renews it.
+    """
+
+    kind = "turn_running"
+
+    def __init__(
+        self, session_id: str, *, turn: str, gateway: str | None, since_us: int, lease_until_us: int
+    ) -> None:
+        by = f" by gateway {gateway}" if gateway else ""
+        super().__init__(
+            f"session {session_id} is in turn {turn}, run{by}",
+            hint="queue what is to be said, or wait for the turn's end",
+        )
+        self.session_id = session_id
+        self.turn = turn
+        self.gateway = gateway
+        self.since_us = since_us
+        self.lease_until_us = lease_until_us
+
+
+class QueueFull(TryAgain):
+    """As many turns wait as may; nothing was queued."""
+
+    kind = "queue_full"
+
+    def __init__(self, session_id: str, cap: int) -> None:
+        super().__init__(
+            f"session {session_id}: the queue is full ({cap} turns wait); this one was not queued",
+            hint="wait until some have run, or clear the queue",
+        )
+        self.session_id = session_id
+        self.cap = cap
+
+
+class Draining(TryAgain):
+    """The gateway begins no turns for now; `owner` said so, until `until_us`."""
+
+    kind = "draining"
+
+    def __init__(self, gateway: str, *, owner: str, until_us: int) -> None:
+        super().__init__(
+            f"gateway {gateway} begins no turns now: {owner} lets it run dry",
+            hint="queue it: it runs once the gateway takes turns again",
+        )
+        self.gateway = gateway
+        self.owner = owner
+        self.until_us = until_us
+
+
 class SourceChanged(TryAgain):
     """The store that was being read changed underneath; what was taken so far stands."""
 
@@ -209,3 +399,15 @@ class ProjectionDamaged(RetoldError):
 
     kind = "projection_damaged"
     exit_code = 1
+
+
+class ProjectionsBegunAnew(ProjectionDamaged):
+    """The projections were damaged, and a new file of them is begun: whoever asks next tells it.
+
+    `saved` is whether something was written before that was found out.
+    """
+
+    def __init__(self, message: str, *, saved: bool) -> None:
+        before = "what was saved stays; " if saved else ""
+        super().__init__(message, hint=f"{before}give the command again: they are told again from the log")
+        self.saved = saved

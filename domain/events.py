@@ -22,11 +22,21 @@ Cause: TypeAlias = Literal[
     "daily",
     "compression",
     "resume",
+    "branch",
     "handoff",
     "recovery",
     "repair",
     "import",
+    "suspended",
+    "resume_expired",
+    "delete",
+    "undo",
 ]
+ResetRule: TypeAlias = Literal["person", "idle", "daily", "daily_and_idle", "suspended", "resume_expired"]
+"""What ended a session for good: a person's /new or /reset, a policy, or a stop that no restart may undo."""
+TitledBy: TypeAlias = Literal["person", "model", "lineage"]
+"""Who named a session: a person, a model after the first exchange, or a number in its line of descent."""
+ResumeReason: TypeAlias = Literal["restart_timeout", "shutdown_timeout", "restart_interrupted"]
 if TYPE_CHECKING:
     Scalar: TypeAlias = bool | int | float | str | bytes | None
 else:
@@ -110,6 +120,17 @@ class MessageAppended(Payload, frozen=True, array_like=True, gc=False):
     """Seconds since the epoch as a source had them, where `at_us` does not give them back."""
     columns: dict[str, Scalar] = {}
     odd: dict[str, Odd] = {}
+    attachments: list[Attachment] = []
+    summary: bool = False
+    """It stands for what was compressed: nobody said it."""
+
+
+class MessageEnriched(Payload, frozen=True, array_like=True, gc=False):
+    """A message was delivered again, and the second copy knew more: `changes` by column name."""
+
+    topic: ClassVar[str] = "message_enriched.1"
+    message: int
+    changes: dict[str, Scalar]
 
 
 class MessageEdited(Payload, frozen=True, array_like=True, gc=False):
@@ -127,6 +148,10 @@ class MessagesRewound(Payload, frozen=True, array_like=True, gc=False):
 
     topic: ClassVar[str] = "messages_rewound.1"
     messages: list[int]
+    compacted: list[int] = []
+    """Those of them that had left the context before."""
+    restored: list[int] = []
+    """Messages that are in the context again, since the compaction that took them out was undone too."""
 
 
 class MessagesRestored(Payload, frozen=True, array_like=True, gc=False):
@@ -134,6 +159,8 @@ class MessagesRestored(Payload, frozen=True, array_like=True, gc=False):
 
     topic: ClassVar[str] = "messages_restored.1"
     messages: list[int]
+    compacted: list[int] = []
+    """Others, which are back as they were before: out of the context, still found by search."""
 
 
 class MessagesCompacted(Payload, frozen=True, array_like=True, gc=False):
@@ -167,6 +194,17 @@ class UsageRecorded(Payload, frozen=True, array_like=True, gc=False):
     columns: dict[str, Scalar] = {}
 
 
+class UsageRowGone(Payload, frozen=True, array_like=True, gc=False):
+    """One model's share of a session's usage left its source; what it told stays told."""
+
+    topic: ClassVar[str] = "usage_row_gone.1"
+    model: str
+    billing_provider: str = ""
+    billing_base_url: str = ""
+    billing_mode: str = ""
+    task: str = ""
+
+
 class SessionTitled(Payload, frozen=True, array_like=True, gc=False):
     """The session bears this title now, or none."""
 
@@ -174,6 +212,7 @@ class SessionTitled(Payload, frozen=True, array_like=True, gc=False):
     title: str | None
     claimed: bool = True
     """False: another session holds the title; this one only remembers what its source said."""
+    by: TitledBy = "person"
 
 
 class SessionCompressed(Payload, frozen=True, array_like=True, gc=False):
@@ -182,6 +221,8 @@ class SessionCompressed(Payload, frozen=True, array_like=True, gc=False):
     topic: ClassVar[str] = "session_compressed.1"
     continuation: str
     ended_at: float | None = None
+    why: Literal["context_full", "turn_cap"] = "context_full"
+    """What made it go on elsewhere: its context was full, or a cap on turns was met."""
 
 
 class SessionEnded(Payload, frozen=True, array_like=True, gc=False):
@@ -191,6 +232,27 @@ class SessionEnded(Payload, frozen=True, array_like=True, gc=False):
     reason: str | None
     hard: bool
     ended_at: float | None = None
+
+
+class SessionReset(Payload, frozen=True, array_like=True, gc=False):
+    """The chat began anew: a hard end by a person or a rule, with the numbers that the rule saw.
+
+    An old log replays the resets that it recorded, whatever the configuration says by then.
+    """
+
+    topic: ClassVar[str] = "session_reset.1"
+    rule: ResetRule
+    successor: str | None = None
+    last_active_us: int | None = None
+    """The activity that was judged."""
+    boundary_us: int | None = None
+    """The moment from which the reset was due."""
+    idle_minutes: float | None = None
+    at_hour: int | None = None
+    zone: str | None = None
+    had_activity: bool = False
+    deferred: bool = False
+    """It was due while a turn was running, and waited for its end."""
 
 
 class SessionReopened(Payload, frozen=True, array_like=True, gc=False):
@@ -221,6 +283,125 @@ class SessionUnpinned(Payload, frozen=True, array_like=True, gc=False):
     """No longer pinned."""
 
     topic: ClassVar[str] = "session_unpinned.1"
+
+
+class SessionDeleted(Payload, frozen=True, array_like=True, gc=False):
+    """Gone from every view at once, erased once `erase_after_us` has passed; until then it can be undone."""
+
+    topic: ClassVar[str] = "session_deleted.1"
+    reason: str
+    erase_after_us: int
+    """Microseconds since the Unix epoch."""
+    messages: int = 0
+    """How many it had."""
+    with_parent: str | None = None
+    """The session whose delegate it is, where it was deleted along with that one."""
+
+
+class SessionUndeleted(Payload, frozen=True, array_like=True, gc=False):
+    """Back, as it was."""
+
+    topic: ClassVar[str] = "session_undeleted.1"
+
+
+class ResumeMarked(Payload, frozen=True, array_like=True, gc=False):
+    """Its turn was cut off by a restart: the same session goes on by itself once the gateway is back."""
+
+    topic: ClassVar[str] = "resume_marked.1"
+    reason: ResumeReason
+    restarts: int = 1
+    """Restarts in a row that cut its turns off, this one included."""
+
+
+class ResumeCleared(Payload, frozen=True, array_like=True, gc=False):
+    """The mark is gone: a turn of it succeeded since, or it was given up."""
+
+    topic: ClassVar[str] = "resume_cleared.1"
+    why: Literal["turn_succeeded", "drained", "suspended", "expired", "undo"]
+
+
+class SessionSuspended(Payload, frozen=True, array_like=True, gc=False):
+    """The next message of its chat begins a new session."""
+
+    topic: ClassVar[str] = "session_suspended.1"
+    why: Literal["stop", "stuck"]
+    restarts: int = 0
+
+
+class TurnQueued(Payload, frozen=True, array_like=True, gc=False):
+    """What is to be said once the running turn is over. `turn` is its id, which runs exactly once."""
+
+    topic: ClassVar[str] = "turn_queued.1"
+    turn: str
+    text: str
+    lane: Literal["slot", "overflow"]
+    replaces: str | None = None
+    """The turn that stood in the slot before, where a plain message overwrote it."""
+    about: dict[str, Scalar] = {}
+    """Whatever the caller wants back with it: the sender, a platform's message id."""
+    moved_from: str | None = None
+    """The session that it was queued in first, where that one was compressed since."""
+
+
+class TurnStarted(Payload, frozen=True, array_like=True, gc=False):
+    """A turn runs. Its runner renews the lease by another of these; past it the turn counts as cut off."""
+
+    topic: ClassVar[str] = "turn_started.1"
+    turn: str
+    lease_until_us: int
+    queued: bool = False
+    gateway: str | None = None
+    """Who runs it, where that is a gateway: its next start knows that the turn was cut off."""
+
+
+class TurnFinished(Payload, frozen=True, array_like=True, gc=False):
+    """A turn is over, once and for all."""
+
+    topic: ClassVar[str] = "turn_finished.1"
+    turn: str
+    outcome: Literal["done", "failed", "interrupted", "lost"]
+    detail: str | None = None
+
+
+class QueueCleared(Payload, frozen=True, array_like=True, gc=False):
+    """What was queued will not run here."""
+
+    topic: ClassVar[str] = "queue_cleared.1"
+    turns: list[str]
+    why: Literal["reset", "person", "moved", "deleted"]
+
+
+class HandoffRequested(Payload, frozen=True, array_like=True, gc=False):
+    """The session is to go on in another place; nobody has taken it yet."""
+
+    topic: ClassVar[str] = "handoff_requested.1"
+    platform: str
+    deadline_us: int
+
+
+class HandoffClaimed(Payload, frozen=True, array_like=True, gc=False):
+    """One gateway took the handoff on, or says that it is still at it: the deadline moves."""
+
+    topic: ClassVar[str] = "handoff_claimed.1"
+    gateway: str
+    deadline_us: int
+
+
+class HandoffCompleted(Payload, frozen=True, array_like=True, gc=False):
+    """The session goes on under this key."""
+
+    topic: ClassVar[str] = "handoff_completed.1"
+    key: str
+    platform: str
+    previous: str | None = None
+    """The session that the key led to before."""
+
+
+class HandoffFailed(Payload, frozen=True, array_like=True, gc=False):
+    """It did not work out, and the session is as it was."""
+
+    topic: ClassVar[str] = "handoff_failed.1"
+    reason: str
 
 
 class WorkspaceChanged(Payload, frozen=True, array_like=True, gc=False):
@@ -338,6 +519,23 @@ class RouteClosed(Payload, frozen=True, array_like=True, gc=False):
     """The store that said so, for cause "import"."""
 
 
+class ActivityHeld(Payload, frozen=True, array_like=True, gc=False):
+    """Work goes on in the background of a chat (`hold` names it): no policy resets the chat meanwhile."""
+
+    topic: ClassVar[str] = "activity_held.1"
+    key: str
+    hold: str
+    what: str = ""
+
+
+class ActivityReleased(Payload, frozen=True, array_like=True, gc=False):
+    """That work is over."""
+
+    topic: ClassVar[str] = "activity_released.1"
+    key: str
+    hold: str
+
+
 # --- title streams ---------------------------------------------------------------------------------
 
 
@@ -355,6 +553,84 @@ class TitleReleased(Payload, frozen=True, array_like=True, gc=False):
     topic: ClassVar[str] = "title_released.1"
     title: str
     session_id: str
+
+
+# --- gateway streams -------------------------------------------------------------------------------
+
+
+class GatewayStarted(Payload, frozen=True, array_like=True, gc=False):
+    """A gateway began to serve chats; `clean` if its last stop had been one that it chose."""
+
+    topic: ClassVar[str] = "gateway_started.1"
+    clean: bool
+    platforms: list[str] = []
+
+
+class GatewayStopped(Payload, frozen=True, array_like=True, gc=False):
+    """A gateway stopped by its own choice. `running` are the sessions whose turns did not end in time."""
+
+    topic: ClassVar[str] = "gateway_stopped.1"
+    clean: bool
+    reason: str = ""
+    running: list[str] = []
+
+
+class RecoveryRan(Payload, frozen=True, array_like=True, gc=False):
+    """What a start after a crash did, session by session: marked, suspended, resumed, passed over and why."""
+
+    topic: ClassVar[str] = "recovery_ran.1"
+    marked: list[str] = []
+    suspended: list[str] = []
+    resumed: list[str] = []
+    passed_over: dict[str, str] = {}
+    loop: bool = False
+    """Too many starts in too short a time: nothing is resumed this time."""
+
+
+class HomeChannelSet(Payload, frozen=True, array_like=True, gc=False):
+    """Where a platform's handoffs and deliveries go."""
+
+    topic: ClassVar[str] = "home_channel_set.1"
+    platform: str
+    chat_id: str | None
+    thread_id: str | None = None
+    name: str | None = None
+    chat_type: str = "dm"
+
+
+class SettingChanged(Payload, frozen=True, array_like=True, gc=False):
+    """A setting that belongs to the home got another value (None: its default)."""
+
+    topic: ClassVar[str] = "setting_changed.1"
+    name: str
+    value: Scalar
+    until_us: int | None = None
+    """When it lapses by itself."""
+    lapsed: bool = False
+    """Nobody took it back: its time had passed."""
+
+
+class UpdateSeen(Payload, frozen=True, array_like=True, gc=False):
+    """What a platform delivered was taken: delivered again, it begins nothing (FIELD_CASES B24).
+
+    Its stream is the chat's, whose name holds no id. `session_id` and `turn` say what it began, if
+    anything.
+    """
+
+    topic: ClassVar[str] = "update_seen.1"
+    platform: str
+    update: str
+    session_id: str | None = None
+    turn: str | None = None
+
+
+class MaintenanceRan(Payload, frozen=True, array_like=True, gc=False):
+    """One run of upkeep: what it did by word, and what it left alone with the reason."""
+
+    topic: ClassVar[str] = "maintenance_ran.1"
+    kind: str
+    done: dict[str, int] = {}
+    left: dict[str, str] = {}
 
 
 # --- source streams, and any stream ----------------------------------------------------------------
@@ -384,6 +660,17 @@ class PayloadsErased(Payload, frozen=True, array_like=True, gc=False):
     """The emptied events' source references, so an import knows not to bring them again."""
     marks: list[ErasedMark] = []
     """For each position, what still counts though its text is gone."""
+    session: str | None = None
+    """The session all of whose payloads are among them: nothing of it is left but that it was."""
+    prompts: list[str] = []
+    """Hashes of system prompts that no other session has."""
+    masked: dict[int, bytes] = {}
+    """Payloads that hold a masked text instead of the one that was forgotten, each with the hash of what
+    stands there now, keyed with its new salt."""
+    edits: dict[int, dict[str, Scalar]] = {}
+    """Messages among them of which nothing but their row was told, with the columns that change."""
+    store: str | None = None
+    """The store that `session` had come from: that it was imported from stays known."""
 
 
 class ErasedMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -392,6 +679,17 @@ class ErasedMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     session_id: str | None
     role: str | None
     active_us: int | None
+
+
+class Attachment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A file that came with a message: where it is, what it is, and the text that was made of it.
+
+    Its bytes are never kept: a later turn sees the text, or where the file lies (REFERENCE.md 1.11).
+    """
+
+    path: str
+    kind: str
+    text: str | None = None
 
 
 class Odd(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -408,19 +706,35 @@ class Odd(msgspec.Struct, frozen=True, array_like=True, gc=False):
 PAYLOADS: tuple[type[Payload], ...] = (
     SessionCreated,
     MessageAppended,
+    MessageEnriched,
     MessageEdited,
     MessagesRewound,
     MessagesRestored,
     MessagesCompacted,
     UsageRecorded,
+    UsageRowGone,
     SessionTitled,
     SessionCompressed,
     SessionEnded,
+    SessionReset,
     SessionReopened,
     SessionArchived,
     SessionUnarchived,
     SessionPinned,
     SessionUnpinned,
+    SessionDeleted,
+    SessionUndeleted,
+    ResumeMarked,
+    ResumeCleared,
+    SessionSuspended,
+    TurnQueued,
+    TurnStarted,
+    TurnFinished,
+    QueueCleared,
+    HandoffRequested,
+    HandoffClaimed,
+    HandoffCompleted,
+    HandoffFailed,
     WorkspaceChanged,
     ModelChanged,
     PromptChanged,
@@ -430,8 +744,17 @@ PAYLOADS: tuple[type[Payload], ...] = (
     SourceRowGone,
     SessionRerouted,
     RouteClosed,
+    ActivityHeld,
+    ActivityReleased,
     TitleClaimed,
     TitleReleased,
+    GatewayStarted,
+    GatewayStopped,
+    RecoveryRan,
+    HomeChannelSet,
+    SettingChanged,
+    UpdateSeen,
+    MaintenanceRan,
     ImportRan,
     PayloadsErased,
 )

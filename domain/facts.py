@@ -175,10 +175,36 @@ class World(Struct, frozen=True, dict=True, kw_only=True):
             and session.parent_kind not in SIDE_CHILDREN
         ]
 
+    def standing_routes(self, key: str) -> Sequence[RouteFacts]:
+        """A key's routes without those that were undone: an undo puts back what stood before the last."""
+        known = self._standing.get(key)
+        if known is None:
+            known = self._standing[key] = _standing(self.routes.get(key, ()))
+        return known
+
+    @cached_property
+    def _standing(self) -> dict[str, Sequence[RouteFacts]]:
+        return {}
+
     def route_of(self, key: str) -> RouteFacts | None:
         """Where a key leads, None if nowhere."""
         history = self.routes.get(key, ())
         return history[-1] if history and not history[-1].closed else None
+
+
+def _standing(history: Sequence[RouteFacts]) -> Sequence[RouteFacts]:
+    if all(route.cause != "undo" for route in history):
+        return history
+    before: Sequence[RouteFacts] = ()
+    now: Sequence[RouteFacts] = ()
+    for route in history:
+        leads_to = None if route.closed else route.session_id
+        put_back = before[-1].session_id if before and not before[-1].closed else None
+        if route.cause == "undo" and leads_to == put_back:
+            before, now = now, before
+        else:
+            before, now = now, (*now, route)
+    return now
 
 
 def keyless_by_nature(world: World, source: str) -> bool:

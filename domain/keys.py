@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 from msgspec import Struct
+
+Linked: TypeAlias = Callable[[str], Iterable[str]]
+"""What else an id of WhatsApp is known as, one step of the bridge's own mapping; nothing for none."""
 
 
 class Peer(Struct, frozen=True):
@@ -20,6 +24,9 @@ class Peer(Struct, frozen=True):
 
 
 _OWN_PROFILES: Final = ("", "default", "main")
+
+_SAFE: Final = re.compile(r"[A-Za-z0-9@.+\-]+")
+"""Ids of WhatsApp that may name a file of the bridge's mapping."""
 
 # Ids in use whose own text has a ':'. A platform that is not here is read piece by piece.
 _IDS_WITH_COLONS: Final[dict[str, re.Pattern[str]]] = {
@@ -40,6 +47,7 @@ def session_key(
     profile: str = "main",
     group_sessions_per_user: bool = True,
     thread_sessions_per_user: bool = False,
+    linked: Linked | None = None,
 ) -> str:
     """The key of the chat that `peer` speaks in; REFERENCE 7.2's table, row for row.
 
@@ -62,6 +70,7 @@ def session_key(
         peer,
         group_sessions_per_user=group_sessions_per_user,
         thread_sessions_per_user=thread_sessions_per_user,
+        linked=linked,
     )
     if not parts:
         return head
@@ -72,17 +81,21 @@ def session_key(
 
 
 def parts_of(
-    peer: Peer, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False
+    peer: Peer,
+    *,
+    group_sessions_per_user: bool = True,
+    thread_sessions_per_user: bool = False,
+    linked: Linked | None = None,
 ) -> tuple[str, ...]:
     """What tells this chat from others of its platform and chat type, in the key's order."""
     person = peer.user_id_alt or peer.user_id
     if peer.platform == "whatsapp":
-        person = canonical_whatsapp(person)
+        person = canonical_whatsapp(person, linked)
     thread = () if peer.thread_id is None else (peer.thread_id,)
     if peer.chat_type == "dm":
         chat = peer.chat_id
         if peer.platform == "whatsapp":
-            chat = canonical_whatsapp(chat)
+            chat = _known_as(chat or "", linked)
         place = chat or person
         return ((place,) if place else ()) + thread
     shared = not group_sessions_per_user or (bool(thread and thread[0]) and not thread_sessions_per_user)
@@ -90,11 +103,35 @@ def parts_of(
     return chat_part + thread + ((person,) if person and not shared else ())
 
 
-def canonical_whatsapp(identifier: str | None) -> str | None:
-    """A WhatsApp id without its device and server: `+49155:3@s.whatsapp.net` is `49155`."""
+def canonical_whatsapp(identifier: str | None, linked: Linked | None = None) -> str | None:
+    """The one id of a person of WhatsApp: `+49155:3@s.whatsapp.net` is `49155`.
+
+    Where the bridge knows them under several ids, one leading to the next, it is the shortest of
+    these, and of equally short ones the first in order.
+    """
     if identifier is None:
         return None
-    return re.split(r"[:@]", identifier.strip().replace("+", "", 1), maxsplit=1)[0] or identifier
+    return _known_as(identifier, linked) or identifier
+
+
+def _known_as(identifier: str, linked: Linked | None) -> str:
+    plain = _bare(identifier)
+    if linked is None or not plain:
+        return plain
+    found: set[str] = set()
+    waiting = [plain]
+    while waiting:
+        at = waiting.pop()
+        if at in found or not _SAFE.fullmatch(at):
+            continue
+        found.add(at)
+        waiting += map(_bare, linked(at))
+    return min(found, key=lambda each: (len(each), each), default=plain)
+
+
+def _bare(identifier: str) -> str:
+    """An id of WhatsApp without its plus, device and server."""
+    return re.split(r"[:@]", identifier.strip().replace("+", "", 1), maxsplit=1)[0]
 
 
 def platform_of(key: str) -> str | None:

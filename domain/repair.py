@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .ends import SUPERSEDED
 from .facts import SessionFacts, World
 
 NO_LINEAGE: Final = "parent session carries no gateway identity of this source"
@@ -54,10 +55,18 @@ def repair_records(world: World, gap_seconds: float | None = None) -> list[Recor
     claims = Counter(record.donor_id for record in records if record.adoptable)
     return [
         replace(record, adoptable=False, reason=CONTESTED)
-        if record.adoptable and claims[record.donor_id] > 1
+        if record.adoptable and claims[record.donor_id] + len(adopted_from(world, record.donor_id)) > 1
         else record
         for record in records
     ]
+
+
+def adopted_from(world: World, donor_id: str | None) -> list[SessionFacts]:
+    """Those that took this session's key in an earlier repair: they claimed it, too."""
+    donor = world.sessions.get(donor_id or "")
+    if donor is None or donor.end_reason != SUPERSEDED:
+        return []
+    return [child for child in world.children(donor.id) if child.key is not None and child.key == donor.key]
 
 
 def last_seen_us(session: SessionFacts) -> int:

@@ -5,15 +5,27 @@ from __future__ import annotations
 import msgspec
 
 from . import events as e
+from . import holds
+from .holds import Hold
 from .text import scrub
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One key's stream. `session_id` is None where it leads nowhere."""
+    """One key's stream.
+
+    Attributes:
+        session_id: where it leads; None where nowhere.
+        closed: why it leads nowhere; None where it leads somewhere, or never did.
+        left: the session that it led to when it was closed.
+        holds: work in the background of the chat.
+    """
 
     key: str
     version: int = 0
     session_id: str | None = None
+    closed: e.Cause | None = None
+    left: str | None = None
+    holds: tuple[Hold, ...] = ()
 
     def lead_to(
         self,
@@ -35,18 +47,60 @@ class Route(msgspec.Struct, frozen=True):
             evidence=[scrub(each)[0] for each in evidence or []],
         )
 
+    def settle(
+        self,
+        session_id: str,
+        cause: e.Cause,
+        candidates: list[e.RouteCandidate],
+        evidence: list[str],
+    ) -> e.SessionRerouted:
+        """Lead to a session by somebody's own word; that it led there already says that it is to stay so."""
+        moved = self.lead_to(session_id, cause, candidates=candidates, evidence=evidence)
+        if moved is None:
+            moved = Route(self.key).lead_to(session_id, cause, candidates=candidates, evidence=evidence)
+            assert moved is not None
+            moved = msgspec.structs.replace(moved, previous=session_id)
+        return moved
+
+    def close(self, cause: e.Cause) -> e.RouteClosed | None:
+        """Lead nowhere from now on. None where it leads nowhere."""
+        if self.session_id is None:
+            return None
+        return e.RouteClosed(key=self.key, previous=self.session_id, cause=cause)
+
+    def hold(self, name: str, what: str = "") -> e.ActivityHeld | None:
+        """Note work in the background. None where work of this name is noted: its age counts from then."""
+        if any(each.name == name for each in self.holds):
+            return None
+        return e.ActivityHeld(self.key, name, what)
+
+    def release(self, name: str) -> e.ActivityReleased | None:
+        """That work is over. None where none of this name is noted."""
+        if all(each.name != name for each in self.holds):
+            return None
+        return e.ActivityReleased(self.key, name)
+
 
 def _clean(candidate: e.RouteCandidate) -> e.RouteCandidate:
     verdict, broken = scrub(candidate.verdict)
     return msgspec.structs.replace(candidate, verdict=verdict) if broken else candidate
 
 
-def evolve(state: Route, version: int, payload: object) -> Route:
+def evolve(state: Route, version: int, payload: object, at_us: int = 0) -> Route:
     """The state after an event."""
     match payload:
         case e.SessionRerouted():
-            return Route(payload.key, version, payload.session_id)
+            return Route(payload.key, version, payload.session_id, holds=state.holds)
         case e.RouteClosed():
-            return Route(payload.key, version, None)
+            return Route(
+                payload.key,
+                version,
+                closed=payload.cause,
+                left=payload.previous or state.session_id,
+                holds=state.holds,
+            )
+        case e.ErasedEvent(topic=e.SessionRerouted.topic):  # where it led to is not known any more
+            return Route(state.key, version, holds=state.holds)
         case _:
-            return msgspec.structs.replace(state, version=version)
+            held = holds.evolve(state.holds, payload, at_us)
+            return msgspec.structs.replace(state, version=version, holds=held)

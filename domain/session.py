@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from . import events as e
-from .ends import is_hard
+from . import handoff, marks, turns
+from .ends import SESSION_RESET, SUPERSEDED, is_hard
 from .errors import BadUsage, RuleBroken, SessionOver
+from .handoff import Handoff
+from .marks import Marks
+from .message import Json, message_of, said
+from .message import Message as Message
 from .text import is_blank, scrub
+from .turns import Turns
+
+Why: TypeAlias = Literal["context_full", "turn_cap"]
+"""What made a conversation go on in a session of its own."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -32,10 +40,24 @@ class Session(msgspec.Struct, frozen=True):
     git_branch: str | None = None
     git_repo_root: str | None = None
     title: str | None = None
+    titled_by: e.TitledBy | None = None
+    """Who named it last, or took its name away; None where nobody ever did."""
     end_reason: str | None = None
     hard_end: bool = False
     successor: str | None = None
     archived: bool = False
+    expired: bool = False
+    """Its source had marked it as expired, whatever it said of an end (FIELD_CASES A7)."""
+    parent_id: str | None = None
+    parent_kind: e.ParentKind | None = None
+    model_config: str | None = None
+    prompt_hash: str | None = None
+    pinned: bool = False
+    deleted: bool = False
+    erase_after_us: int = 0
+    marks: Marks = Marks()
+    turns: Turns = Turns()
+    handoff: Handoff = Handoff()
 
     @property
     def ended(self) -> bool:
@@ -44,49 +66,28 @@ class Session(msgspec.Struct, frozen=True):
 
     # --- commands: each returns what would have happened, or refuses --------------------------------
 
-    def append_message(
-        self,
-        role: str,
-        content: str | None,
-        *,
-        tool_calls: str | None = None,
-        tool_name: str | None = None,
-        tool_call_id: str | None = None,
-        platform_message_id: str | None = None,
-        finish_reason: str | None = None,
-        reasoning: str | None = None,
-        token_count: int | None = None,
-    ) -> e.MessageAppended:
+    def append(self, message: Message) -> e.MessageAppended:
         """Record one message. Lone surrogates become U+FFFD, and the event says so.
 
         Raises:
             SessionOver: it ended hard, or a continuation took over; the error names it.
-            RuleBroken: blank content and no tool calls, or a role without a name.
-            BadUsage: content, or another text, that is none.
+            RuleBroken, BadUsage, BytesRefused: as `message.said` says.
         """
-        texts = {
-            "role": role,
-            "content": content,
-            "tool_calls": tool_calls,
-            "tool_name": tool_name,
-            "tool_call_id": tool_call_id,
-            "platform_message_id": platform_message_id,
-            "finish_reason": finish_reason,
-            "reasoning": reasoning,
-        }
-        _refuse_no_text(f"session {self.id}", texts)
+        self.refuse_over()
+        return said(message, where=f"session {self.id}")
+
+    def append_message(self, role: str, content: str | Json | None, **fields: Any) -> e.MessageAppended:
+        """`append` for a message that is given by its fields' names."""
+        return self.append(message_of({"role": role, "content": content, **fields}))
+
+    def refuse_over(self) -> None:
+        """Nothing more is said in a session that is over.
+
+        Raises:
+            SessionOver: it ended hard, or a continuation took over; the error names it.
+        """
         if self.successor is not None or self.hard_end:
             raise SessionOver(self.id, successor=self.successor)
-        if is_blank(role):
-            raise RuleBroken(
-                f"session {self.id}: a message needs a role", hint="user, assistant, tool or system"
-            )
-        if is_blank(content) and not tool_calls and role != "tool":
-            raise RuleBroken(
-                f"session {self.id}: a message needs content or tool calls", hint="nothing was written"
-            )
-        clean, scrubbed = _scrubbed(texts)
-        return e.MessageAppended(token_count=token_count, scrubbed=scrubbed, **clean)
 
     def end(self, reason: str) -> e.SessionEnded | None:
         """End it. None where the end that stands already holds: hard beats soft, else the first wins."""
@@ -122,7 +123,7 @@ class Session(msgspec.Struct, frozen=True):
         """Show it in lists. None where it is not archived."""
         return e.SessionUnarchived() if self.archived else None
 
-    def compress(self, continuation: str) -> e.SessionCompressed:
+    def compress(self, continuation: str, why: Why = "context_full") -> e.SessionCompressed:
         """Go on as another session.
 
         Raises:
@@ -130,7 +131,7 @@ class Session(msgspec.Struct, frozen=True):
         """
         if self.successor is not None or self.hard_end:
             raise SessionOver(self.id, successor=self.successor)
-        return e.SessionCompressed(continuation=continuation)
+        return e.SessionCompressed(continuation=continuation, why=why)
 
     def continuation(self) -> e.SessionCreated:
         """The session that goes on after compression: it inherits the whole identity."""
@@ -152,6 +153,10 @@ class Session(msgspec.Struct, frozen=True):
             git_repo_root=self.git_repo_root,
         )
 
+    def branch(self) -> e.SessionCreated:
+        """A session that goes another way from here: whole identity, like a continuation's."""
+        return msgspec.structs.replace(self.continuation(), parent_kind="branch")
+
 
 def created(
     source: str,
@@ -170,36 +175,23 @@ def created(
     Raises:
         RuleBroken: a source without a name. BadUsage: a text that is none.
     """
-    _refuse_no_text("a session", {"source": source, "key": key, "parent": parent, **identity})
+    texts = {"source": source, "session_key": key, "parent_session_id": parent, **identity}
+    for name, value in texts.items():
+        # Types are only hints to a caller: whatever is no text is refused before anything is made of it.
+        if value is not None and not isinstance(value, str):
+            raise BadUsage(
+                f"a session: {name} may be a str or None, not {type(value).__name__}",
+                hint="nothing was written",
+            )
     if is_blank(source):
         raise RuleBroken("a session needs a source", hint="cli, telegram, …")
-    clean, _ = _scrubbed({"source": source, "session_key": key, "parent_session_id": parent, **identity})
+    clean: dict[str, Any] = {name: None if text is None else scrub(text)[0] for name, text in texts.items()}
     return e.SessionCreated(**clean, parent_kind=(parent_kind or "child") if parent else None)
 
 
-def _refuse_no_text(what: str, values: Mapping[str, object]) -> None:
-    """Types are only hints to a caller: whatever is no text is refused before anything is made of it."""
-    for name, value in values.items():
-        if value is not None and not isinstance(value, str):
-            hint = "nothing was written"
-            if name in ("content", "tool_calls"):
-                hint = "structured content is text for now: '\\0json:' and its JSON; tool calls are JSON text"
-            raise BadUsage(f"{what}: {name} may be a str or None, not {type(value).__name__}", hint=hint)
-
-
-def _scrubbed(texts: dict[str, str | None]) -> tuple[dict[str, Any], bool]:
-    clean: dict[str, Any] = {}
-    any_scrubbed = False
-    for name, text in texts.items():
-        if text is None:
-            clean[name] = None
-            continue
-        clean[name], scrubbed = scrub(text)
-        any_scrubbed = any_scrubbed or scrubbed
-    return clean, any_scrubbed
-
-
-def evolve(state: Session | None, session_id: str, version: int, payload: object) -> Session | None:
+def evolve(
+    state: Session | None, session_id: str, version: int, payload: object, at_us: int = 0
+) -> Session | None:
     """The state after an event; never refuses one, for what is on disk has happened."""
     if isinstance(payload, e.SessionCreated):
         return Session(
@@ -219,28 +211,56 @@ def evolve(state: Session | None, session_id: str, version: int, payload: object
             git_branch=payload.git_branch,
             git_repo_root=payload.git_repo_root,
             archived=bool(payload.columns.get("archived")),
+            expired=bool(payload.columns.get("expiry_finalized")),
+            parent_id=payload.parent_session_id,
+            parent_kind=payload.parent_kind,
+            model_config=payload.model_config,
+            pinned=bool(payload.columns.get("pinned")),
         )
     if state is None:
         return None
-    return msgspec.structs.replace(state, version=version, **_changes(state, payload))
+    return msgspec.structs.replace(
+        state,
+        version=version,
+        marks=marks.evolve(state.marks, payload, at_us),
+        turns=turns.evolve(state.turns, payload, at_us),
+        handoff=handoff.evolve(state.handoff, payload, at_us),
+        **_changes(state, payload),
+    )
 
 
-def _changes(state: Session, payload: object) -> dict[str, object]:
+def _changes(  # noqa: C901  # one line an event is plainer than a table
+    state: Session, payload: object
+) -> dict[str, object]:
     match payload:
         case e.SessionTitled():
-            return {"title": payload.title}
+            return {"title": payload.title, "titled_by": payload.by}
         case e.SessionCompressed():
             return {"successor": payload.continuation, "end_reason": state.end_reason or "compression"}
         case e.SessionEnded(reason=reason, hard=hard):
-            if state.hard_end and not hard:
+            if state.hard_end and not hard and reason != SUPERSEDED:
                 return {}
             return {"end_reason": reason or "", "hard_end": hard}
+        case e.SessionReset():
+            return {"end_reason": SESSION_RESET, "hard_end": True}
+        case e.SourceRowChanged(kind="session") if "expiry_finalized" in payload.changes:
+            if "expiry_finalized" in payload.conflicts:
+                return {}
+            return {"expired": bool(payload.changes["expiry_finalized"])}
         case e.SessionReopened():
-            return {"end_reason": None, "hard_end": False, "successor": None}
+            return {"end_reason": None, "hard_end": False, "expired": False, "successor": None}
         case e.SessionArchived() | e.SessionUnarchived():
             return {"archived": isinstance(payload, e.SessionArchived)}
+        case e.SessionPinned() | e.SessionUnpinned():
+            return {"pinned": isinstance(payload, e.SessionPinned)}
+        case e.SessionDeleted():
+            return {"deleted": True, "erase_after_us": payload.erase_after_us}
+        case e.SessionUndeleted():
+            return {"deleted": False, "erase_after_us": 0}
+        case e.PromptChanged():
+            return {"prompt_hash": payload.prompt_hash}
         case e.ModelChanged():
-            return {"model": payload.model}
+            return {"model": payload.model, "model_config": payload.model_config}
         case e.WorkspaceChanged():
             return {
                 "cwd": payload.cwd,
@@ -248,9 +268,21 @@ def _changes(state: Session, payload: object) -> dict[str, object]:
                 "git_repo_root": payload.git_repo_root,
             }
         case e.IdentityLost(now=now) | e.IdentityRestored(now=now):
-            fields = {"session_key": "key"} | {
+            fields = {
+                "session_key": "key",
+                "parent_session_id": "parent_id",
+                "parent_kind": "parent_kind",
+            } | {
                 name: name
-                for name in ("chat_id", "chat_type", "thread_id", "user_id", "display_name", "origin_json")
+                for name in (
+                    "source",
+                    "chat_id",
+                    "chat_type",
+                    "thread_id",
+                    "user_id",
+                    "display_name",
+                    "origin_json",
+                )
             }
             return {fields[name]: value for name, value in now.items() if name in fields}
         case _:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from . import events as e
-from .ends import COMPRESSION, is_hard
+from .ends import COMPRESSION, SESSION_RESET, is_hard
 from .events import Odd, Payload
 from .source_values import Row, Value, as_odd, as_text, same, time_us, told_by, value_of
 
@@ -40,6 +40,7 @@ TOKENS: Final = (
 COSTS: Final = ("estimated_cost_usd", "actual_cost_usd")
 BILLING: Final = ("billing_provider", "billing_base_url", "billing_mode")
 PRICING: Final = ("cost_status", "cost_source", "pricing_version")
+HANDOFF: Final = ("handoff_state", "handoff_platform", "handoff_error")
 USAGE: Final = (*TOKENS, *COSTS, *BILLING, *PRICING)
 ASPECTS: Final = (
     END,
@@ -51,6 +52,7 @@ ASPECTS: Final = (
     MODEL,
     ("system_prompt_hash",),
     USAGE,
+    HANDOFF,
 )
 """Columns that one event tells together: a change of one here and of another there is a conflict."""
 
@@ -164,6 +166,8 @@ def _told(row: Row, payload: Payload, at_us: int) -> Row:
             return {"ended_at": _ended(payload, at_us), "end_reason": COMPRESSION}
         case e.SessionEnded():
             return {"ended_at": _ended(payload, at_us), "end_reason": payload.reason}
+        case e.SessionReset():
+            return {"ended_at": at_us / 1e6, "end_reason": SESSION_RESET}
         case e.SessionReopened():
             return {"ended_at": None, "end_reason": None}
         case e.SessionArchived() | e.SessionUnarchived():
@@ -178,6 +182,20 @@ def _told(row: Row, payload: Payload, at_us: int) -> Row:
             return {"system_prompt_hash": payload.prompt_hash}
         case e.UsageRecorded(model=None):
             return _used(row, payload)
+        case _:
+            return _handed(payload)
+
+
+def _handed(payload: Payload) -> Row:
+    match payload:
+        case e.HandoffRequested():
+            return dict(zip(HANDOFF, ("pending", payload.platform, None), strict=True))
+        case e.HandoffClaimed():
+            return {"handoff_state": "running"}
+        case e.HandoffCompleted():
+            return dict(zip(HANDOFF, ("completed", payload.platform, None), strict=True))
+        case e.HandoffFailed():
+            return {"handoff_state": "failed", "handoff_error": payload.reason}
         case _:
             return {}
 
@@ -270,6 +288,22 @@ def session_changes(
         ours = {c: _readable(_of(here, c)) for c in conflicts}
         payloads.append(msgspec.structs.replace(changed_there, row=row_id, conflicts=conflicts, ours=ours))
     return payloads
+
+
+def session_continued(row: Row, here: Row, continuation: str, *, row_id: str) -> list[Payload]:
+    """What is told of a session that had ended by compression before its continuation came.
+
+    `row` is the session in its source, which says of its end what it said before; `here` as in
+    `session_changes`. Nothing where the session stands otherwise here: ours stays.
+    """
+    if differing(row, here, END):
+        return []
+    at = row.get("ended_at")
+    compressed = e.SessionCompressed(continuation, float(at) if isinstance(at, (int, float)) else None)
+    rest = differing(seen_after(row, compressed, 0), row)
+    if not rest:
+        return [compressed]
+    return [compressed, msgspec.structs.replace(_changed(row, rest, None, 0), row=row_id)]
 
 
 def _aspects(seen: Row, new: Row) -> Iterator[tuple[str, ...]]:

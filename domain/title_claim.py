@@ -39,7 +39,7 @@ def evolve(state: TitleClaim, version: int, payload: object) -> TitleClaim:
     match payload:
         case e.TitleClaimed():
             return TitleClaim(state.title, version, payload.session_id)
-        case e.TitleReleased():
+        case e.TitleReleased() | e.ErasedEvent():  # what was erased of a claim was given up before
             return TitleClaim(state.title, version, None)
         case _:
             return msgspec.structs.replace(state, version=version)

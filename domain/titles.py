@@ -19,6 +19,8 @@ _UNSEEN: Final = re.compile("[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f
 _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NUMBERED: Final = re.compile(r"(?P<base>.*\S) #(?P<number>[0-9]{1,18})\Z", re.DOTALL)
+_QUOTES: Final = "\"'`*\u201c\u201d\u2018\u2019\u00ab\u00bb\u300c\u300d"
+_LABEL: Final = re.compile(r"\Atitle\s*:\s*", re.IGNORECASE)
 # Kept where an emoji needs it, yet nothing to read when it stands alone.
 _BLANK: Final = re.compile("[\ufe00-\ufe0f\u2800\U000e0000-\U000e0fff\u200d\\s]*\\Z")
 
@@ -45,6 +47,18 @@ def cut_title(text: str, limit: int = MAX_TITLE) -> str:
         BadTitle: nothing to read is left.
     """
     return _cut(_cleaned(text), limit)
+
+
+def made_title(text: str) -> str:
+    """A title that a model made: without the quotes and the `Title:` that models put around it, cut to fit.
+
+    Raises:
+        BadTitle: nothing to read is left.
+    """
+    bare = text.strip()
+    while (stripped := _LABEL.sub("", bare.strip().strip(_QUOTES)).strip()) != bare:
+        bare = stripped
+    return cut_title(bare)
 
 
 def base_of(title: str) -> str:

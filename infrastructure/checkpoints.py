@@ -10,6 +10,7 @@ import msgspec
 from ..domain.errors import LogDamaged, ProjectionDamaged
 from ..domain.events import BY_TOPIC
 from ..projections.base import Projection
+from ..projections.versions import UNICODE, other_tables
 from .log import Head, Log
 from .past_damage import readable
 
@@ -27,6 +28,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     unknown_topics: tuple[str, ...] = ()
     passed_over: tuple[tuple[int, int], ...] = ()
     """Damaged events, first to last of each run, that the fold could not see."""
+    unicode: str = UNICODE
+    """Version of the Unicode tables that it was folded with."""
 
 
 _topics = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -42,11 +45,20 @@ def load(db: apsw.Connection) -> dict[str, Checkpoint]:
     try:
         return {
             row[0]: Checkpoint(
-                row[0], row[1], row[2], row[3], row[4], bytes(row[5]), row[6], _topics(row[7]), _runs(row[8])
+                projection=row[0],
+                generation=row[1],
+                fold_version=row[2],
+                log_id=row[3],
+                position=row[4],
+                chain=bytes(row[5]),
+                detached=row[6],
+                unknown_topics=_topics(row[7]),
+                passed_over=_runs(row[8]),
+                unicode=row[9],
             )
             for row in db.execute(
                 "SELECT projection, generation, fold_version, log_id, position, chain, detached,"
-                " unknown_topics, passed_over FROM checkpoints"
+                " unknown_topics, passed_over, unicode FROM checkpoints"
             )
         }
     except (
@@ -66,7 +78,7 @@ def load(db: apsw.Connection) -> dict[str, Checkpoint]:
 def store(db: apsw.Connection, checkpoint: Checkpoint) -> None:
     """Write it, in the transaction of the rows."""
     db.execute(
-        "INSERT OR REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)",
+        "INSERT OR REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?,?)",
         (
             checkpoint.projection,
             checkpoint.generation,
@@ -77,6 +89,7 @@ def store(db: apsw.Connection, checkpoint: Checkpoint) -> None:
             checkpoint.detached,
             msgspec.json.encode(checkpoint.unknown_topics).decode(),
             msgspec.json.encode(checkpoint.passed_over).decode(),
+            checkpoint.unicode,
         ),
     )
 
@@ -111,6 +124,8 @@ def why_tell_again(checkpoint: Checkpoint, projection: type[Projection], log: Lo
         return (
             f"it was folded by version {checkpoint.fold_version}, and this program's is {projection.version}"
         )
+    if other_tables(projection.name, checkpoint.unicode):
+        return f"it was folded with Unicode {checkpoint.unicode}, and this Python has {UNICODE}"
     known = [topic for topic in checkpoint.unknown_topics if topic in BY_TOPIC]
     if known:
         return f"it passed over events that this program knows: {', '.join(known)}"

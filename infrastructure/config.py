@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ..domain.errors import BadConfig
 
@@ -29,6 +30,87 @@ class MirrorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether sessions/sessions.json is kept for readers of that file."""
 
 
+class ResetLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`session_reset` of a platform or of a kind of chat; what it leaves open the next level says."""
+
+    mode: Literal["none", "idle", "daily", "both", "daily_and_idle", "daily-and-idle"] | None = None
+    at_hour: Annotated[int, Meta(ge=0, le=23)] | None = None
+    """The hour of the daily reset, in the zone of `timezone`."""
+    idle_minutes: Annotated[float, Meta(gt=0)] | None = None
+    notify: bool | None = None
+    notify_exclude_platforms: list[str] | None = None
+    bg_process_max_age_hours: Annotated[float, Meta(ge=0)] | None = None
+
+
+class ResetSettings(ResetLevel, frozen=True, forbid_unknown_fields=True):
+    """`session_reset:`, for all chats; `chat_types` for those of a kind (dm, group, channel, thread)."""
+
+    chat_types: dict[str, ResetLevel] = {}
+
+
+class PlatformSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`platforms.<platform>:`."""
+
+    session_reset: ResetLevel = ResetLevel()
+    group_sessions_per_user: bool | None = None
+    thread_sessions_per_user: bool | None = None
+    session_dir: str | None = None
+    """Where WhatsApp's bridge keeps its lid-mapping files; a relative path is inside the home."""
+
+
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`agent:`."""
+
+    gateway_auto_continue_freshness: Annotated[float, Meta(ge=0)] = 3600
+    """Seconds after which a cut off conversation is no longer gone on with by itself; 0: it never is."""
+    restart_drain_timeout: Annotated[float, Meta(ge=0)] = 0
+    """Seconds that a stop waits for running turns."""
+
+
+class RestartLoopGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`gateway.restart_loop_guard:`."""
+
+    max_restarts: Annotated[int, Meta(ge=0)] = 3
+    """So many starts within the window, and the last one resumes nothing; 0: every start may."""
+    window_seconds: Annotated[float, Meta(gt=0)] = 60
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`gateway:`."""
+
+    restart_loop_guard: RestartLoopGuard = RestartLoopGuard()
+
+
+class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`queue:`."""
+
+    cap: Annotated[int, Meta(ge=1, le=10_000)] = 32
+    """How many turns may wait in a session."""
+
+
+class SessionsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`sessions:`."""
+
+    erase_after: Annotated[float, Meta(ge=0, le=36_500)] = 7
+    """Days for which a deletion can be undone."""
+    stale_after_days: Annotated[float, Meta(gt=0, le=36_500)] = 7
+    """Days of silence after which an open session is shown as stale."""
+    auto_prune: bool = False
+    retention_days: Annotated[float, Meta(ge=0, le=36_500)] = 90
+    """Days without activity after which an ended session is pruned."""
+    min_interval_hours: Annotated[float, Meta(ge=0, le=876_000)] = 24
+    """Hours between two runs of maintenance that nobody asked for."""
+    vacuum_after_prune: bool = True
+    min_vacuum_interval_days: Annotated[float, Meta(ge=0, le=36_500)] = 30
+
+
+class CompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`compression:`."""
+
+    in_place: bool = False
+    """Whether a compressed session keeps its id; else it goes on in a continuation."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings, with their defaults."""
 
@@ -36,6 +118,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An IANA name, for times without an offset; the machine's own zone by default."""
     log: LogSettings = LogSettings()
     mirror: MirrorSettings = MirrorSettings()
+    compression: CompressionSettings = CompressionSettings()
+    session_reset: ResetSettings = ResetSettings()
+    group_sessions_per_user: bool = True
+    """Whether each person of a group has a session of their own."""
+    thread_sessions_per_user: bool = False
+    platforms: dict[str, PlatformSettings] = {}
+    agent: AgentSettings = AgentSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    queue: QueueSettings = QueueSettings()
+    sessions: SessionsSettings = SessionsSettings()
 
     @property
     def zone(self) -> tzinfo | None:
@@ -77,8 +169,9 @@ def load_config(home: Path) -> Config:
     try:
         config = msgspec.convert(value, Config)
     except msgspec.ValidationError as error:
-        where, hint = _place(text, str(error))
-        raise BadConfig(f"{path}{where}: {error}", hint=hint) from error
+        problem = _spelled_out(value, str(error))
+        where, hint = _place(text, problem)
+        raise BadConfig(f"{path}{where}: {problem}", hint=hint) from error
     if config.timezone is not None:
         try:
             ZoneInfo(config.timezone)
@@ -96,7 +189,58 @@ _VALUES = {
     "log.synchronous": "log.synchronous is FULL or NORMAL",
     "mirror": "mirror holds enabled",
     "mirror.enabled": "mirror.enabled is true or false",
+    "compression": "compression holds in_place",
+    "compression.in_place": "compression.in_place is true or false",
+    "agent": "agent holds gateway_auto_continue_freshness and restart_drain_timeout",
+    "agent.gateway_auto_continue_freshness": "agent.gateway_auto_continue_freshness is a number of seconds",
+    "agent.restart_drain_timeout": "agent.restart_drain_timeout is a number of seconds",
+    "gateway": "gateway holds restart_loop_guard",
+    "gateway.restart_loop_guard": "gateway.restart_loop_guard holds max_restarts and window_seconds",
+    "gateway.restart_loop_guard.max_restarts": "max_restarts is a whole number, 0 for no guard",
+    "gateway.restart_loop_guard.window_seconds": "window_seconds is a number of seconds above 0",
+    "queue": "queue holds cap",
+    "queue.cap": "queue.cap is a whole number from 1 to 10000",
+    "sessions": "sessions holds erase_after, stale_after_days, auto_prune, retention_days,"
+    " min_interval_hours, vacuum_after_prune and min_vacuum_interval_days",
+    "sessions.erase_after": "sessions.erase_after is a number of days, 0 or more",
+    "sessions.stale_after_days": "sessions.stale_after_days is a number of days above 0",
+    "sessions.auto_prune": "sessions.auto_prune is true or false",
+    "sessions.retention_days": "sessions.retention_days is a number of days, 0 or more",
+    "sessions.min_interval_hours": "sessions.min_interval_hours is a number of hours, 0 or more",
+    "sessions.vacuum_after_prune": "sessions.vacuum_after_prune is true or false",
+    "sessions.min_vacuum_interval_days": "sessions.min_vacuum_interval_days is a number of days, 0 or more",
+    "session_reset": "session_reset holds mode, at_hour, idle_minutes, notify, notify_exclude_platforms,"
+    " bg_process_max_age_hours and chat_types",
+    "session_reset.mode": "session_reset.mode is none, idle, daily, both or daily_and_idle",
+    "session_reset.at_hour": "session_reset.at_hour is an hour from 0 to 23",
+    "session_reset.idle_minutes": "session_reset.idle_minutes is a number above 0",
+    "group_sessions_per_user": "group_sessions_per_user is true or false",
+    "thread_sessions_per_user": "thread_sessions_per_user is true or false",
+    "platforms": "platforms holds, by a platform's name, session_reset, group_sessions_per_user,"
+    " thread_sessions_per_user and session_dir",
 }
+
+
+def _spelled_out(value: Any, problem: str) -> str:
+    """The message with the name of the entry where msgspec only says `[...]`."""
+    while "[...]" in problem:
+        head, _, rest = problem.partition("[...]")
+        entries = value
+        for name in head.partition("`$.")[2].split("."):
+            entries = entries.get(name, {}) if isinstance(entries, dict) else {}
+        found = next((str(name) for name, entry in dict(entries).items() if _refused(head, entry)), None)
+        if found is None:
+            break
+        problem = f"{head}.{found}{rest}"
+    return problem
+
+
+def _refused(head: str, entry: object) -> bool:
+    try:
+        msgspec.convert(entry, ResetLevel if head.endswith("chat_types") else PlatformSettings)
+    except msgspec.ValidationError:
+        return True
+    return False
 
 
 def _place(text: str, problem: str) -> tuple[str, str]:
@@ -114,10 +258,11 @@ def _place(text: str, problem: str) -> tuple[str, str]:
     number = next((lines[name] for name in names if name in lines), None)
     where = "" if number is None else f", line {number}"
     if unknown in _VALUES and "." in unknown:
-        section, key = unknown.split(".")
+        section, _, key = unknown.rpartition(".")
         return where, f"write it as {key} inside {section}: {{{key}: ...}}; {_VALUES[unknown]}"
-    if not unknown and path in _VALUES:
-        return where, _VALUES[path]
+    for known in (path, f"session_reset.{path.rpartition('.')[2]}"):
+        if not unknown and known in _VALUES and (known == path or "session_reset." in path):
+            return where, _VALUES[known]
     return where, f"mend or remove the key; known are {', '.join(_VALUES)}"
 
 

@@ -14,27 +14,42 @@ from eventsourcing.application import Application
 from eventsourcing.persistence import IntegrityError
 
 from ..domain import events as e
-from ..domain import route, session, title_claim
-from ..domain.errors import NeedsUpgrade, NoSuchSession, VersionConflict
+from ..domain import gateway, route, session, title_claim
+from ..domain.errors import (
+    BadUsage,
+    DeletedSession,
+    NeedsUpgrade,
+    NoSuchSession,
+    ProjectionsBegunAnew,
+    VersionConflict,
+)
 from ..domain.events import Event, Payload, Recorded, session_stream
+from ..domain.gateway import MAIN, Gateway
 from ..domain.route import Route
 from ..domain.session import Session
+from ..domain.shell import shell_word
 from ..domain.text import scrub
 from ..domain.title_claim import TitleClaim
-from ..domain.titles import next_in_lineage
+from ..domain.titles import base_of, next_in_lineage
+from ..projections.find import titles_in_line
+from .blame import MET, refuse_blamed
+from .clock import now_us
 from .config import load_config
+from .drafts import draft_of
 from .home import EVENTS, make_home
 from .log import Condition, Conflict, Draft, Head, Log
 from .log_schema import LogIdentity
 from .mirror import Mirror
 from .persistence import Factory
 from .projector import Projector
-from .recorders import draft
 from .retry import decide_again
+from .snapshots import EVERY, keep_snapshot, snapshot_of
 from .state_file import StateFile
 from .streams import route_stream, title_stream
 
 Result = TypeVar("Result")
+FIRST_US, LAST_US = -62_000_000_000_000_000, 253_000_000_000_000_000
+"""Times lie within the years that calendars have: 5 to 9987."""
 HEADS = 10_000
 """Sessions whose state is remembered; past that all are forgotten and loaded again as they are asked for."""
 
@@ -61,7 +76,12 @@ class Decisions(Application[str]):
     }
 
     def __init__(
-        self, home: Path, *, actor: str = "cli", synchronous: Literal["FULL", "NORMAL"] | None = None
+        self,
+        home: Path,
+        *,
+        actor: str = "cli",
+        synchronous: Literal["FULL", "NORMAL"] | None = None,
+        clock: Callable[[], int] = now_us,
     ) -> None:
         """Open `home`, making it where it is not there.
 
@@ -70,14 +90,21 @@ class Decisions(Application[str]):
             actor: what kind of writer this is (cli, gateway, import, repair).
             synchronous: FULL (durable on return) or NORMAL (a power cut may lose the last saves); by
                 default as config.yaml says, else FULL.
+            clock: what says when an event happened, microseconds since the Unix epoch, UTC. When it was
+                recorded is always the machine's own time.
 
         Raises:
             BadConfig, LogDamaged, NeedsUpgrade, NoRoom, StoreBusy.
         """
         make_home(home)
         self.home = home
+        self.clock = clock
         self.config = load_config(home)
         self._heads: dict[str, Session] = {}
+        self._folded: dict[str, int] = {}
+        """Events by which a remembered session was moved on, by id."""
+        self._routes: dict[str, Route] = {}
+        self._gateways: dict[str, Gateway] = {}
         self._deciding = threading.RLock()
         super().__init__(
             env={
@@ -97,9 +124,20 @@ class Decisions(Application[str]):
         """The log's head."""
         return self.event_log.head()
 
+    def at(self, at_us: int | None = None) -> int:
+        """The time that a caller gave, else now: microseconds since the Unix epoch, UTC."""
+        if at_us is None:
+            return self.clock()
+        if type(at_us) is not int or not FIRST_US <= at_us <= LAST_US:
+            raise BadUsage(
+                f"{at_us!r} is no time: times are whole microseconds since the Unix epoch, UTC",
+                hint="int(datetime.timestamp() * 1_000_000) of a datetime with its zone",
+            )
+        return at_us
+
     def draft(self, event: Event) -> Draft:
         """An event, encoded, hashed and ready for the log."""
-        return draft(self.mapper.to_stored_event(cast("Any", event)))
+        return draft_of(event)
 
     # --- deciding and saving -----------------------------------------------------------------------
 
@@ -110,7 +148,27 @@ class Decisions(Application[str]):
             again: False where the caller said what must not have moved: then a lost race is its answer.
         """
         with self._deciding:
+            saves = self.event_log.saves
+            try:
+                return decide_again(decision) if again else decision()
+            except MET as error:
+                self._begin_damaged_anew(error, saves)
             return decide_again(decision) if again else decision()
+
+    def _begin_damaged_anew(self, error: Exception, saves: int) -> None:
+        """Tell state.db again if its damage is what a decision has met.
+
+        Raises:
+            ProjectionsBegunAnew: something had been saved before, which deciding again would repeat.
+        """
+        try:
+            refuse_blamed(self.projector, error, saves=saves)
+        except ProjectionsBegunAnew as anew:
+            if anew.saved:
+                raise
+            self.projector.catch_up()
+        else:
+            raise error
 
     def save_events(self, events: Sequence[Event], *, condition: Condition | None = None) -> tuple[int, ...]:
         """One save, then the projections. Returns the positions.
@@ -121,11 +179,15 @@ class Decisions(Application[str]):
         if not events:
             return ()
         with as_conflict():
-            recordings = self.save(*cast("Any", events), condition=condition)
-        self.projector.follow()
+            written = self.event_log.write([draft_of(each) for each in events], condition=condition)
+        self.projector.follow(written, [each.payload for each in events])
         if any(each.originator_id.startswith("route:") for each in events):
             self.mirror.moved(self.state)
-        return tuple(each.notification.id for each in recordings)
+        self.saved()
+        return tuple(written.positions)
+
+    def saved(self) -> None:
+        """What a writer does for the home after each of its saves."""
 
     # --- what a decision rests on ------------------------------------------------------------------
 
@@ -138,12 +200,21 @@ class Decisions(Application[str]):
         """Whether a session of this id was ever created."""
         return self.event_log.stream_version(session_stream(session_id)) > 0
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str, *, deleted: bool = False) -> Session:
         """A session as it stands in the log now; none of its messages is read.
 
+        Args:
+            deleted: also one that was deleted.
+
         Raises:
-            NoSuchSession. NeedsUpgrade: a newer program wrote into its stream.
+            NoSuchSession. DeletedSession: it was deleted. NeedsUpgrade: a newer program wrote into its stream.
         """
+        state = self._session(session_id)
+        if state.deleted and not deleted:
+            raise was_deleted(session_id, state.erase_after_us)
+        return state
+
+    def _session(self, session_id: str) -> Session:
         readable, broken = scrub(session_id)
         if broken:
             raise NoSuchSession(f"there is no session '{readable}'", hint="retold sessions list shows them")
@@ -152,9 +223,7 @@ class Decisions(Application[str]):
         known = self._heads.get(session_id)
         if known is not None and known.version == version:
             return known
-        state: Session | None = None
-        for event in self._told(stream, f"session {session_id}", without_messages=True):
-            state = session.evolve(state, session_id, event.version, event.payload)
+        state = self._forwarded(known, stream) or self._loaded(session_id, stream, version)
         if state is None:
             raise NoSuchSession(f"there is no session '{session_id}'", hint="retold sessions list shows them")
         # A message has no part in the state, but each has its version.
@@ -162,17 +231,76 @@ class Decisions(Application[str]):
         self.remember(state)
         return state
 
+    def _forwarded(self, known: Session | None, stream: str) -> Session | None:
+        """A known state with what came since; None after an erasure, which reaches back, and now and then,
+        so that there are snapshots of what a process goes on with for long."""
+        if known is None or self._folded.get(known.id, 0) >= EVERY:
+            return None
+        state: Session | None = known
+        for event in self._told(stream, f"session {known.id}", after=known.version, without_messages=True):
+            if isinstance(event.payload, e.PayloadsErased):
+                return None
+            state = session.evolve(state, known.id, event.version, event.payload, event.at_us)
+            self._folded[known.id] = self._folded.get(known.id, 0) + 1
+        return state
+
+    def _loaded(self, session_id: str, stream: str, version: int) -> Session | None:
+        """A session's state, from its snapshot where there is one."""
+        read_at = self.head().position
+        state = snapshot_of(self.event_log, session_id)
+        folded = 0
+        after = 0 if state is None else state.version
+        for event in self._told(stream, f"session {session_id}", after=after, without_messages=True):
+            state = session.evolve(state, session_id, event.version, event.payload, event.at_us)
+            folded += 1
+        if state is not None and folded >= EVERY:
+            # Messages after the last event are none of the state's, so it is kept as of their version.
+            state = msgspec.structs.replace(state, version=max(version, state.version))
+            keep_snapshot(self.event_log, state, read_at=read_at)
+        self._folded.pop(session_id, None)
+        return state
+
+    def known(self, session_id: str) -> Session | None:
+        """A session as this process knows it, without a look at the log: for who goes on to write its next
+        version, which another writer may have taken."""
+        return self._heads.get(session_id)
+
     def remember(self, state: Session) -> None:
         """Keep a session's state as of its version; once the stream has moved on it is loaded again."""
         if len(self._heads) >= HEADS:
             self._heads.clear()
+            self._folded.clear()
         self._heads[state.id] = state
 
     def route(self, key: str) -> Route:
         """Where a key leads."""
         state = Route(scrub(key)[0])
-        for event in self._told(route_stream(self.identity, state.key), "the route of this key"):
-            state = route.evolve(state, event.version, event.payload)
+        stream = route_stream(self.identity, state.key)
+        version = self.event_log.stream_version(stream)
+        known = self._routes.get(state.key)
+        if known is not None and known.version == version:
+            return known
+        for event in self._told(stream, "the route of this key"):
+            state = route.evolve(state, event.version, event.payload, event.at_us)
+        if len(self._routes) >= HEADS:
+            self._routes.clear()
+        self._routes[state.key] = state
+        return state
+
+    def gateway(self, name: str = MAIN) -> Gateway:
+        """A gateway as its stream tells it; one that nobody has heard of yet has never started.
+
+        Raises:
+            BadUsage: a name that is none.
+        """
+        stream = gateway.stream(name)
+        version = self.event_log.stream_version(stream)
+        state = self._gateways.get(name, Gateway(name))
+        if state.version != version:
+            state = Gateway(name)
+            for event in self._told(stream, f"gateway {name}"):
+                state = gateway.evolve(state, event.version, event.payload, event.at_us)
+            self._gateways[name] = state
         return state
 
     def claim(self, title: str) -> TitleClaim:
@@ -182,8 +310,10 @@ class Decisions(Application[str]):
             state = title_claim.evolve(state, event.version, event.payload)
         return state
 
-    def _told(self, stream: str, what: str, *, without_messages: bool = False) -> Iterator[Recorded]:
-        for event in self.event_log.stream_events(stream, without_messages=without_messages):
+    def _told(
+        self, stream: str, what: str, *, after: int = 0, without_messages: bool = False
+    ) -> Iterator[Recorded]:
+        for event in self.event_log.stream_events(stream, after=after, without_messages=without_messages):
             if isinstance(event.payload, e.UnknownEvent):
                 raise NeedsUpgrade(
                     f"{what} holds an event this program cannot read: #{event.position} ({event.topic})",
@@ -197,32 +327,62 @@ class Decisions(Application[str]):
         """The next event of a key's route."""
         return event(route_stream(self.identity, led.key), led.version + 1, payload, at_us)
 
-    def titling(self, state: Session, title: str, at_us: int) -> list[Event]:
+    def titling(
+        self, state: Session, title: str | None, at_us: int, *, by: e.TitledBy = "person"
+    ) -> list[Event]:
         """Claim a title for a session and free the one it had; nothing where it bears it already.
+
+        A continuation may take the title of a session that it goes on from, which then has none.
 
         Raises:
             TitleTaken: another session holds it.
         """
-        wanted = self.claim(title)
-        claimed = wanted.claim(state.id)
-        if claimed is None and state.title == title:
-            return []
         events: list[Event] = []
-        if claimed is not None:
-            events.append(event(title_stream(self.identity, title), wanted.version + 1, claimed, at_us))
+        if title is not None:
+            events += self._claiming(state, title, at_us, by)
+        if not events and state.title == title:
+            return []
         if state.title is not None and state.title != title:
             held = self.claim(state.title)
             released = held.release(state.id)
             if released is not None:
                 stream = title_stream(self.identity, state.title)
                 events.append(event(stream, held.version + 1, released, at_us))
-        titled = e.SessionTitled(title=title)
+        titled = e.SessionTitled(title=title, by=by)
         events.append(event(session_stream(state.id), state.version + 1, titled, at_us))
         return events
 
+    def _claiming(self, state: Session, title: str, at_us: int, by: e.TitledBy) -> list[Event]:
+        wanted = self.claim(title)
+        stream = title_stream(self.identity, title)
+        events: list[Event] = []
+        if wanted.holder not in (None, state.id):
+            holder = next((each for each in self._goes_on_from(state) if each.id == wanted.holder), None)
+            released = None if holder is None else wanted.release(holder.id)
+            if holder is not None and released is not None:
+                events.append(event(stream, wanted.version + 1, released, at_us))
+                untitled = e.SessionTitled(title=None, by=by)
+                events.append(event(session_stream(holder.id), holder.version + 1, untitled, at_us))
+                wanted = title_claim.evolve(wanted, wanted.version + 1, released)
+        claimed = wanted.claim(state.id)
+        if claimed is not None:
+            events.append(event(stream, wanted.version + 1, claimed, at_us))
+        return events
+
+    def _goes_on_from(self, state: Session) -> Iterator[Session]:
+        """The sessions that this one continues, nearest first."""
+        seen = {state.id}
+        while state.parent_kind == "continuation" and state.parent_id is not None:
+            if state.parent_id in seen or not self.exists(state.parent_id):
+                return
+            state = self.session(state.parent_id)
+            seen.add(state.id)
+            yield state
+
     def next_title(self, title: str) -> str:
-        """The next title of a lineage that nobody holds: `plan #2`, `plan #3` …"""
-        taken: set[str] = {title}
+        """The next title of a line that nobody holds: `plan`, else one past the highest of `plan #2` …"""
+        self.projector.catch_up()
+        taken = set(titles_in_line(self.state.reader(), base_of(title)))
         while True:
             candidate = next_in_lineage(title, taken)
             if self.claim(candidate).holder is None:
@@ -260,7 +420,11 @@ class Decisions(Application[str]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            if isinstance(exc_val, MET):
+                refuse_blamed(self.projector, exc_val, saves=0)
+        finally:
+            self.close()
 
 
 def event(
@@ -268,6 +432,16 @@ def event(
 ) -> Event:
     """One event of a decision."""
     return Event(stream, version, payload, at_us, idempotency_key=idempotency_key)
+
+
+def was_deleted(session_id: str, erase_after_us: int) -> DeletedSession:
+    """The refusal of every command on a deleted session but its undeletion."""
+    return DeletedSession(
+        f"session {session_id} was deleted",
+        session_id=session_id,
+        erase_after_us=erase_after_us,
+        hint=f"until it is erased, this brings it back: retold sessions undelete {shell_word(session_id)}",
+    )
 
 
 @contextlib.contextmanager

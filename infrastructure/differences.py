@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, zip_longest
 from typing import Any
 
+import apsw
 import msgspec
+
+NO_ROWS = (
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.SQLError,
+    apsw.IOError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)
+"""How reading rows ends that no fold has written."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -35,11 +47,11 @@ def difference_of(table: str, before: Iterable[Any], now: Iterable[Any]) -> Diff
     while old_group is not None or new_group is not None:
         gone: list[Any] = []
         added: list[Any] = []
-        if new_group is None or (old_group is not None and old_group[0] < new_group[0]):
+        if new_group is None or (old_group is not None and _before(old_group[0], new_group[0])):
             assert old_group is not None
             key, gone = old_group
             old_group = next(olds, None)
-        elif old_group is None or new_group[0] < old_group[0]:
+        elif old_group is None or _before(new_group[0], old_group[0]):
             key, added = new_group
             new_group = next(news, None)
         else:
@@ -56,6 +68,16 @@ def difference_of(table: str, before: Iterable[Any], now: Iterable[Any]) -> Diff
     if first is None:
         return None
     return Difference(table, only_before, only_now, changed, str(first))
+
+
+def _before(key: Any, other: Any) -> bool:
+    """Whether SQLite puts `key` first: NULL, numbers, texts, blobs. A damaged key may be of any kind."""
+    kinds = _kind(key), _kind(other)
+    return bool(key < other) if kinds[0] == kinds[1] and kinds[0] else kinds[0] < kinds[1]
+
+
+def _kind(key: Any) -> int:
+    return 0 if key is None else 1 if isinstance(key, int | float) else 2 if isinstance(key, str) else 3
 
 
 def _groups(first: Any, rest: Iterable[Any]) -> Iterator[tuple[Any, list[Any]]]:

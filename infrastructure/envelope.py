@@ -24,7 +24,12 @@ def recorded(row: Sequence[Any]) -> Recorded:
     Raises:
         LogDamaged: it cannot be decoded.
     """
-    position, stream, version, topic, at_us, kind, recorded_at_us, actor, caused_by, save, ref, payload = row
+    return enveloped(row, codec.decode(row[3], row[11], position=row[0]))
+
+
+def enveloped(row: Sequence[Any], payload: object) -> Recorded:
+    """A row of the envelope query as an event, whose payload is known already."""
+    position, stream, version, topic, at_us, kind, recorded_at_us, actor, caused_by, save, ref, _ = row
     if kind > AT_NO_LATER + 1:
         raise LogDamaged(f"event #{position} has an unknown kind of time: {kind}", hint="upgrade retold")
     return Recorded(
@@ -39,5 +44,5 @@ def recorded(row: Sequence[Any]) -> Recorded:
         caused_by,
         save,
         ref,
-        codec.decode(topic, payload, position=position),
+        payload,
     )

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import apsw
 
 from ..domain.errors import BadUsage, ProjectionDamaged
+from ..projections.versions import UNICODE
 from .foreign import STATE
-from .happened import had_happened_by
+from .happened import RULE, AsOf
 from .log import Head, Log
 from .past_damage import events_past, merged
 from .projector import PROJECTIONS
@@ -34,13 +35,15 @@ class Past(NamedTuple):
 
     db: apsw.Connection
     damaged: tuple[tuple[int, int], ...] = ()
+    kept: bool = False
+    """Whether it was folded before, into a file of the cache."""
 
 
 def past_at(log: Log, home: Path, point: Point) -> Past:
     """Every projection folded up to `point`, read-only; from the cache where it was folded before.
 
     A position gives what this log said then. A time gives, in position order, what had happened by
-    it, plus the first event of each stream that may have begun by it, as it is known at the head.
+    it (`AsOf` says which), as it is known at the head.
 
     Raises:
         BadUsage: a position that the log has not reached.
@@ -58,7 +61,7 @@ def past_at(log: Log, home: Path, point: Point) -> Past:
     for _ in range(TRIES):
         with contextlib.suppress(FileNotFoundError, ProjectionDamaged), translated(str(cached), _damaged):
             if cached.exists():
-                return Past(_open(cached))
+                return Past(_open(cached), kept=True)
             return _make(log, cached, point, head)
         cached.unlink(missing_ok=True)
     raise _damaged(f"{cached} cannot be kept")
@@ -134,18 +137,18 @@ def _make(log: Log, cached: Path, point: Point, head: Head) -> Past:
 
 def _name(log: Log, point: Point, head: Head) -> str:
     """Names all that a state depends on: a restored log, a changed fold or a later head has another name."""
-    versions = "-".join(str(each.version) for each in PROJECTIONS)
+    versions = "-".join([*(str(each.version) for each in PROJECTIONS), f"u{UNICODE}"])
     if point.position is not None:
         chain = log.chain_at(point.position) or b""
         return f"at-{point.position}-{chain.hex()[:16]}-v{versions}.db"
-    return f"as-of-{point.at_us}-{head.position}-{head.chain.hex()[:16]}-v{versions}.db"
+    return f"as-of-{point.at_us}-{head.position}-{head.chain.hex()[:16]}-v{versions}-r{RULE}.db"
 
 
 def _fold(log: Log, db: apsw.Connection, point: Point, head: Head) -> tuple[tuple[int, int], ...]:
     """Fold it; the events that could not be read."""
     projections = [each() for each in PROJECTIONS]
     upto = head.position if point.position is None else point.position
-    begun = None if point.at_us is None else had_happened_by(log, point.at_us)
+    begun = None if point.at_us is None else AsOf(log, point.at_us).had_happened
     damaged: tuple[tuple[int, int], ...] = ()
     with db:
         for each in projections:

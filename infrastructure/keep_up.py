@@ -11,9 +11,11 @@ import apsw
 
 from ..domain.errors import NoRoom, RetoldError, StoreBusy
 from ..domain.events import UnknownEvent
+from ..projections.versions import other_tables
 from .checkpoints import Checkpoint, load, move
 from .lag import Lag
 from .log import Head
+from .masks import first_mask
 from .past_damage import UNREADABLE
 from .sqlite import NOT_THE_FOLDS
 
@@ -52,7 +54,7 @@ def _all_at(projector: Projector, known: dict[str, Checkpoint]) -> Checkpoint | 
     at: Checkpoint | None = None
     for name, projection in projector.projections.items():
         each = known.get(name)
-        if each is None or each.fold_version != projection.version:
+        if each is None or each.fold_version != projection.version or other_tables(name, each.unicode):
             return None
         if each.detached or each.unknown_topics or each.passed_over:
             return None
@@ -73,6 +75,8 @@ def _fold_few(projector: Projector, db: apsw.Connection, after: int, head: Head)
     if not events or events[-1].position != head.position:
         return False
     if any(isinstance(event.payload, UnknownEvent) for event in events):
+        return False
+    if first_mask(events, after) is not None:
         return False
     db.execute("SAVEPOINT few")
     try:

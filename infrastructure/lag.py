@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..domain.errors import ProjectionDamaged
-from ..projections.versions import FOLDS
+from ..projections.versions import FOLDS, other_tables
 from .checkpoints import load
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def none_behind(log: Log, state: StateFile) -> Lag | None:
     for name, version in FOLDS.items():
         each = known.get(name)
         if each is None or each.fold_version != version or each.log_id != log.identity.log_id:
+            return None
+        if other_tables(name, each.unicode):
             return None
         if (each.position, each.chain) != (head.position, head.chain):
             return None

@@ -7,18 +7,24 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import apsw
 import msgspec
 
 from ..domain.errors import Ambiguous, BadUsage, LogDamaged, NoSuchThing
 from ..domain.events import BY_TOPIC, Recorded
 from .envelope import ENVELOPE, recorded
-from .happened import had_happened_by
+from .happened import AsOf
 from .log import Log
+from .log_schema import AT_NO_LATER
 from .past_damage import DAMAGED, UNREADABLE, end_of_table
 from .sqlite import one, translated
+from .streams import route_stream
 from .when import Point
 
 _LAST = "\U0010ffff"
+_CUT = "…"
+_LEAST_END = 4
+"""Characters of a stream's end that are taken for one without an ellipsis before them."""
 _SHOWN = 10
 
 
@@ -79,35 +85,51 @@ def upto(chosen: Selection, position: int) -> Selection:
 
 
 def find_stream(log: Log, name: str) -> str:
-    """The stream of that name; else of that session; else the one that begins so.
+    """The stream of that name; else of that session or routing key; else the one that begins or ends so.
+
+    A name may be cut as a line of the log cuts it: with an ellipsis before its end or after its beginning.
 
     Raises:
-        NoSuchThing: there is none. Ambiguous: several begin so.
+        NoSuchThing: there is none. Ambiguous: several begin, or end, so.
     """
     with translated(str(log.path)):
         db = log.reader()
-        for exact in (name, f"session:{name}"):
+        for exact in (name, f"session:{name}", route_stream(log.identity, name)):
             if one(db, "SELECT 1 FROM streams WHERE name = ?", (exact,)):
                 return exact
-        begun: list[str] = []
-        for prefix in (f"session:{name}", name):
-            rows = db.execute(
-                "SELECT name FROM streams WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
-                (prefix, prefix + _LAST, _SHOWN),
-            )
-            begun = [row[0] for row in rows]
-            if begun:
-                break
-    if not begun:
+        found, how = _cut_off(db, name)
+    if not found:
         raise NoSuchThing(
-            f"no stream and no session is called '{name}'",
-            hint="give a stream as `retold log` prints it, or the id of a session",
+            f"no stream, session or routing key is called '{name}'",
+            hint="give a stream as `retold log` prints it, the id of a session, or a routing key",
         )
-    if len(begun) > 1:
+    if len(found) > 1:
         raise Ambiguous(
-            f"more than one stream begins with '{name}'", candidates=begun, hint="give more of the name"
+            f"more than one stream {how} '{name.strip(_CUT)}'",
+            candidates=found[:_SHOWN],
+            hint="give more of the name",
         )
-    return begun[0]
+    return found[0]
+
+
+def _cut_off(db: apsw.Connection, name: str) -> tuple[list[str], str]:
+    """The streams of which `name` is the beginning or, without one, the end."""
+    beginning, end = name.removesuffix(_CUT), name.removeprefix(_CUT)
+    if beginning and not beginning.startswith(_CUT):
+        for prefix in (f"session:{beginning}", beginning):
+            begun = _names(db, "name >= ? AND name < ?", prefix, prefix + _LAST)
+            if begun:
+                return begun, "begins with"
+    if end and (end != name or len(end) >= _LEAST_END):
+        return _names(db, "substr(name, -?) = ?", len(end), end), "ends with"
+    return [], ""
+
+
+def _names(db: apsw.Connection, where: str, *values: str | int) -> list[str]:
+    """The names of streams, as far as they can be read."""
+    sql = f"SELECT CAST(name AS BLOB) FROM streams WHERE {where} ORDER BY name LIMIT ?"
+    rows: list[Any] = db.execute(sql, (*values, _SHOWN)).fetchall()
+    return [bytes(name).decode(errors="replace") for (name,) in rows]
 
 
 def _topics(log: Log, name: str) -> list[str]:
@@ -117,7 +139,7 @@ def _topics(log: Log, name: str) -> list[str]:
             return [topic]
     if name in BY_TOPIC:
         return [name]
-    known = [topic for topic in BY_TOPIC if topic.rpartition(".")[0] == name]
+    known = [topic for topic in BY_TOPIC if topic.rpartition(".")[0] in (name, f"session_{name}")]
     here: list[str] = []
     with contextlib.suppress(*DAMAGED):  # of what can be read, then
         here.extend(row[0] for row in log.reader().execute("SELECT DISTINCT topic FROM events"))
@@ -181,7 +203,7 @@ def _first_of_the_last(log: Log, chosen: Selection, after: int, limit: int) -> i
 
 def _chosen(log: Log, chosen: Selection, after: int) -> Iterator[Recorded | Hole]:
     """What was chosen, oldest first, past damage."""
-    happened = None if chosen.upto_us is None else had_happened_by(log, chosen.upto_us)
+    happened = None if chosen.upto_us is None else AsOf(log, chosen.upto_us).had_happened
     after = max(after, chosen.since_position - 1)
     head = log.head().position
     upto = head if chosen.upto_position is None else min(chosen.upto_position, head)
@@ -254,7 +276,7 @@ def _where(chosen: Selection, after: int) -> tuple[str, tuple[Any, ...]]:
         where.append("e.position <= ?")
         bound.append(chosen.upto_position)
     if chosen.upto_us is not None:
-        where.append("(e.at_us <= ? OR e.version = 1)")
+        where.append(f"(e.at_us <= ? OR e.version = 1 OR e.at_kind = {AT_NO_LATER})")
         bound.append(chosen.upto_us)
     return " AND ".join(where), tuple(bound)
 

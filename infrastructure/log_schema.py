@@ -15,11 +15,17 @@ from .sqlite import CREATE, READ_ONLY, connect, one, translated
 
 APPLICATION_ID = 0x52544C44
 """'RTLD' in the file's header (https://sqlite.org/pragma.html#pragma_application_id)."""
-FORMAT = 1
-"""user_version of a log that this program writes."""
+FORMAT = 2
+"""user_version of a log that this program writes. From 2 on the streams of titles bear names that nothing
+can be guessed from, and `aliases` leads to them until a title is forgotten."""
+TITLE = "title:"
 MESSAGE_TOPIC = "message_appended.1"
 
+ALIASES = (
+    "CREATE TABLE IF NOT EXISTS aliases (alias TEXT PRIMARY KEY, name TEXT NOT NULL) STRICT, WITHOUT ROWID"
+)
 TABLES = f"""
+{ALIASES};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE events (
@@ -95,7 +101,7 @@ def _create(path: Path) -> None:
         # Looked at before anything is written: the switch to WAL alone would change another's file.
         connection = connect(path, flags=READ_ONLY)
         try:
-            if _made(connection, path):
+            if _made(connection, path) and one(connection, "PRAGMA user_version") >= FORMAT:
                 return
         finally:
             connection.close()
@@ -106,6 +112,9 @@ def _create(path: Path) -> None:
         with connection:
             connection.execute("BEGIN IMMEDIATE") if not connection.in_transaction else None
             if _made(connection, path):
+                if one(connection, "PRAGMA user_version") < FORMAT:
+                    connection.execute(ALIASES)
+                    connection.pragma("user_version", FORMAT)
                 return
             connection.execute(TABLES)
             connection.executemany(
@@ -116,6 +125,17 @@ def _create(path: Path) -> None:
             connection.pragma("user_version", FORMAT)
     finally:
         connection.close()
+
+
+def stored_name(connection: apsw.Connection, stream: str) -> str:
+    """The name under which a stream stands; a title's is found by its hash until it is forgotten."""
+    if not stream.startswith(TITLE):
+        return stream
+    try:
+        found: str | None = one(connection, "SELECT name FROM aliases WHERE alias = ?", (stream,))
+    except apsw.SQLError:  # a log of the first format, to which this program has not written
+        return stream
+    return found or stream
 
 
 def _made(connection: apsw.Connection, path: Path) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -35,6 +37,14 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     caused_by: int | None = None
 
 
+class Masked(msgspec.Struct, frozen=True, gc=False):
+    """What is to stand in place of a payload that held a forgotten text."""
+
+    payload: bytes
+    payload_hash: bytes
+    salt: bytes
+
+
 class Head(msgspec.Struct, frozen=True):
     """The last event's position and chain value; position 0 and the genesis value of an empty log."""
 
@@ -43,6 +53,22 @@ class Head(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"#{self.position}:{self.chain.hex()}"
+
+
+class Written(msgspec.Struct, frozen=True):
+    """One save: the head that it came after, the head that it made, and what it wrote."""
+
+    before: Head
+    head: Head
+    rows: Sequence[tuple[Any, ...]]
+    """As the query for envelopes gives them, see envelope.py."""
+    learned: dict[str, int] = {}
+    """Ids of streams that it met first."""
+
+    @property
+    def positions(self) -> range:
+        """Of its events."""
+        return range(self.before.position + 1, self.head.position + 1)
 
 
 def default_actor(kind: str) -> str:

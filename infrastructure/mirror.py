@@ -152,8 +152,12 @@ class Mirror:
         """Write it if a route has moved since it was last written, by whomever."""
         self._write(state)
 
-    def _write(self, state: StateFile) -> None:
-        if not self._enabled:
+    def rewrite(self, state: StateFile) -> None:
+        """What the entries hold may have changed though no route has moved: a text was forgotten."""
+        self._write(state, anew=True)
+
+    def _write(self, state: StateFile, *, anew: bool = False) -> None:
+        if not self._enabled and not (anew and (self._home / FOLDER / NAME).exists()):
             return
         self._written_s = time.monotonic()
         with contextlib.suppress(Exception):  # the save has happened; no mirror may make it look failed
@@ -162,5 +166,5 @@ class Mirror:
             if moved_at is None:
                 return
             found = stamp_of(self._home / FOLDER / NAME)
-            if found is None or found.position != moved_at or not _is_of(found, self._log):
+            if anew or found is None or found.position != moved_at or not _is_of(found, self._log):
                 write_mirror(self._home, db, self._log, moved_at)

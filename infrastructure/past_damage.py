@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from ..domain.errors import LogDamaged
-from ..domain.events import Recorded
+from ..domain.events import Recorded, UnknownEvent
 from .envelope import ENVELOPE, recorded
 from .log import Log
 from .sqlite import one, translated
@@ -21,7 +21,8 @@ COLUMNS = (
 )
 
 
-DAMAGED = (apsw.CorruptError, apsw.IOError)
+DAMAGED = (apsw.CorruptError, apsw.IOError, UnicodeDecodeError)
+"""What reading a row meets that lies on a damaged page, or whose text is no UTF-8."""
 UNREADABLE = (LogDamaged, TypeError, ValueError, IndexError)
 """How reading a damaged row ends: a page may be garbage in ways that SQLite does not see."""
 
@@ -62,6 +63,8 @@ class Stretch(msgspec.Struct, frozen=True):
     """Positions in between whose event is missing, or cannot be read or decoded."""
     done: int
     """The last position that was looked at."""
+    unknown: list[tuple[int, str]] = []
+    """Position and topic of those that this program does not know."""
 
 
 def rows(db: apsw.Connection, upto: int) -> Iterator[Row | Unreadable]:
@@ -139,7 +142,8 @@ def events_past(log: Log, after: int, *, limit: int, upto: int) -> Stretch:
             there = {event.position for event in events}
             damaged += [position for position in range(after + 1, last + 1) if position not in there]
         if events or done >= upto:
-            return Stretch(events, damaged, last)
+            unknown = [(e.position, e.topic) for e in events if isinstance(e.payload, UnknownEvent)]
+            return Stretch(events, damaged, last, unknown)
         after = done
 
 

@@ -13,24 +13,28 @@ import apsw
 import msgspec
 
 from ..domain.errors import NeedsUpgrade, NoRoom, ProjectionDamaged, RetoldError, StoreBusy
-from ..domain.events import Recorded, UnknownEvent
+from ..domain.events import Payload
 from ..projections.base import Projection
+from ..projections.gateway import Gateways
 from ..projections.lineage import Lineage
 from ..projections.routing import Routing
 from ..projections.sources import Sources
 from ..projections.transcripts import Transcripts
 from ..projections.usage import Usage
 from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
+from .fold_saved import fold_saved
 from .keep_up import keep_up
 from .lag import NOT_THERE
 from .lag import READER_WAIT_MS as READER_WAIT_MS
 from .lag import Lag as Lag
-from .log import Head, Log
+from .log import Head, Log, Written
+from .masks import WHY as MASKED
+from .masks import first_mask, masked_since
 from .past_damage import Stretch, damage_at_the_end, events_past, merged, ranges, readable
 from .sqlite import BUSY_TIMEOUT_MS, NOT_THE_FOLDS, translated
 from .state_file import StateFile, damaged
 
-PROJECTIONS: tuple[type[Projection], ...] = (Transcripts, Routing, Lineage, Usage, Sources)
+PROJECTIONS: tuple[type[Projection], ...] = (Transcripts, Routing, Lineage, Usage, Sources, Gateways)
 BATCH = 2_000
 TRANSACTION = 10_000
 """Events a transaction, so that others get the lock in between."""
@@ -61,6 +65,10 @@ class Projector:
         if not log.read_only:
             self._look_for_damage()
 
+    def over(self, state: StateFile) -> Projector:
+        """The same projections of the same log, in another file."""
+        return Projector(self.log, state, tuple(self.projections.values()))
+
     def _look_for_damage(self) -> None:
         """Who writes must know what was found unreadable before, and whether the last event is so."""
         with contextlib.suppress(ProjectionDamaged):
@@ -77,7 +85,7 @@ class Projector:
 
     # --- catching up -------------------------------------------------------------------------------
 
-    def follow(self) -> None:
+    def follow(self, written: Written | None = None, payloads: Sequence[Payload] = ()) -> None:
         """Fold what this process has just saved, if nothing stands in the way.
 
         A save is done when it is in the log. Whatever else is wrong here is left to the next reader:
@@ -85,6 +93,8 @@ class Projector:
         """
         with contextlib.suppress(RetoldError, apsw.Error, OSError):
             if self.state.read_only or self.state.superseded is not None:
+                return
+            if written is not None and fold_saved(self, written, payloads, READER_WAIT_MS):
                 return
             if keep_up(self, READER_WAIT_MS) is None and not self._stale():
                 self._fold_some(READER_WAIT_MS, None)
@@ -183,9 +193,15 @@ class Projector:
                     why = f"it had failed: {checkpoint.detached}"
                 if why is None and _hardly_begun(checkpoint, head):
                     why = NOT_THERE
+                if why is None and self._masked_since(checkpoint):
+                    why = MASKED
                 if why is not None:
                     stale[name] = why
         return stale
+
+    def _masked_since(self, checkpoint: Checkpoint) -> bool:
+        """Looked for as far as one transaction folds."""
+        return masked_since(self.log, checkpoint.position, checkpoint.position + TRANSACTION + BATCH)
 
     def _fold_some(self, wait_ms: int, progress: Callable[[Progress], None] | None) -> bool:
         """Fold one transaction's worth; False where there is more, or rows must be told again first."""
@@ -207,6 +223,8 @@ class Projector:
             first = done = min(each.position for each in live.values())
             while done < head.position and done - first < TRANSACTION:
                 stretch = events_past(self.log, done, limit=BATCH, upto=head.position)
+                if first_mask(stretch.events, first) is not None:
+                    return False
                 done = stretch.done
                 if stretch.damaged:
                     self.log.note_damage([(first, last) for first, last in ranges(stretch.damaged)])
@@ -247,7 +265,9 @@ class Projector:
         self, db: apsw.Connection, projection: Projection, checkpoint: Checkpoint, stretch: Stretch
     ) -> Checkpoint:
         """Fold those events that come after the checkpoint; a failing projection is detached."""
-        events = [event for event in stretch.events if event.position > checkpoint.position]
+        events = stretch.events
+        if events and events[0].position <= checkpoint.position:
+            events = [event for event in events if event.position > checkpoint.position]
         db.execute("SAVEPOINT fold")
         try:
             if events:
@@ -259,20 +279,19 @@ class Projector:
             db.execute("RELEASE fold")
             return msgspec.structs.replace(checkpoint, detached=f"{type(error).__name__}: {error}")
         db.execute("RELEASE fold")
-        return self.moved(checkpoint, events, stretch.damaged)
+        return self._moved(checkpoint, stretch) if events else checkpoint
 
-    def moved(
-        self, checkpoint: Checkpoint, events: Sequence[Recorded], damaged: Sequence[int] = ()
-    ) -> Checkpoint:
-        """The checkpoint after `events`, with those passed over that are damaged."""
-        if not events:
-            return checkpoint  # damage at the very end is met again next time
-        last = events[-1].position
+    def _moved(self, checkpoint: Checkpoint, stretch: Stretch) -> Checkpoint:
+        """The checkpoint after the events of `stretch`, with those passed over that are damaged.
+
+        Damage at the very end is met again next time.
+        """
+        last = stretch.events[-1].position
         chain = self.log.chain_at(last)
         if chain is None:
             raise StoreBusy(f"event #{last} is gone from the log since it was read", hint="run retold verify")
-        unknown = {event.topic for event in events if isinstance(event.payload, UnknownEvent)}
-        passed = [n for n in damaged if checkpoint.position < n < last]
+        unknown = {topic for position, topic in stretch.unknown if position > checkpoint.position}
+        passed = [n for n in stretch.damaged if checkpoint.position < n < last]
         return msgspec.structs.replace(
             checkpoint,
             position=last,
@@ -342,17 +361,27 @@ class Projector:
         Raises:
             StoreBusy: the lock could not be had within `wait_ms`. ProjectionDamaged, NoRoom.
         """
-        with self.exclusively(wait_ms) as db, translated(str(self.state.link), damaged):
-            db.set_busy_timeout(wait_ms)
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(apsw.Error):
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                raise
+        self._keep_others_out(wait_ms)
+        try:
+            with translated(self.state.named, damaged):
+                db = self.state.writer_at_hand()
+                self.state.patience.limit_ms = wait_ms
+                db.execute("BEGIN IMMEDIATE")
+                while self.state.writes_elsewhere():  # all was told again in another file meanwhile
+                    db.execute("ROLLBACK")
+                    db = self.state.writer()
+                    self.state.patience.limit_ms = wait_ms
+                    db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield db
+                    db.execute("COMMIT")
+                except BaseException:
+                    with contextlib.suppress(apsw.Error):
+                        if db.in_transaction:
+                            db.execute("ROLLBACK")
+                    raise
+        finally:
+            self._lock.release()
 
     @contextlib.contextmanager
     def exclusively(self, wait_ms: int = BUSY_TIMEOUT_MS) -> Iterator[apsw.Connection]:
@@ -361,14 +390,18 @@ class Projector:
         Raises:
             StoreBusy: another thread has it for longer than `wait_ms`.
         """
-        if not self._lock.acquire(timeout=wait_ms / 1000):
-            raise StoreBusy("the projections are being written by another thread", hint="try again")
+        self._keep_others_out(wait_ms)
         try:
-            with translated(str(self.state.link), damaged):
+            with translated(self.state.named, damaged):
                 db = self.state.writer()
             yield db
         finally:
             self._lock.release()
+
+    def _keep_others_out(self, wait_ms: int) -> None:
+        """Take the lock of this process's threads."""
+        if not self._lock.acquire(timeout=wait_ms / 1000):
+            raise StoreBusy("the projections are being written by another thread", hint="try again")
 
     @contextlib.contextmanager
     def telling_again(self, timeout_s: float = 600.0) -> Iterator[None]:

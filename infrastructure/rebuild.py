@@ -1,9 +1,15 @@
-"""Tells projections again beside the live ones, compares, and swaps them in one transaction."""
+"""Tells projections again beside the live ones, compares, and puts them in their place in one step.
+
+All of them are told in a file of their own, which then becomes state.db: nothing has to be dropped,
+and nothing of what is new passes through a WAL. One alone, or what was not there before, is told in
+new tables of the same file.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -12,17 +18,21 @@ import msgspec
 from ..domain.errors import LogDamaged, NeedsUpgrade, NoSuchProjection, ProjectionDamaged, RetoldError
 from ..projections.base import Projection
 from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
+from .differences import NO_ROWS
 from .differences import Difference as Difference
 from .differences import difference_of as difference_of
-from .past_damage import events_past
+from .masks import first_mask
+from .past_damage import Stretch, events_past
 from .sqlite import one, translated
-from .state_file import damaged
+from .state_file import damaged, detail_of
 
 if TYPE_CHECKING:
     from .projector import Progress, Projector
 
 BATCH = 4_000
 NEW = "new_"
+SHOWN = 160
+"""Characters of what SQLite says of a damaged file."""
 GIVEN_BACK = 1_000
 """Free pages that a transaction gives back to the file system."""
 
@@ -58,8 +68,9 @@ def rebuild(
     """Tell `names` again while others read and write; killed at any point, the old ones stay.
 
     New tables fill up beside the live ones in batches of a transaction each, indexes last. An
-    interrupted rebuild goes on where it was. The swap is by rename, in one IMMEDIATE transaction.
-    Where the file itself is damaged, a new one is begun and every projection told in that.
+    interrupted rebuild goes on where it was. The swap is by rename: of the tables in one IMMEDIATE
+    transaction, or of the link to a file that holds them all. Where the file itself is damaged, a new
+    one is begun and every projection told in that.
 
     Raises:
         NoSuchProjection, NeedsUpgrade, StoreBusy, NoRoom.
@@ -75,7 +86,7 @@ def rebuild(
             return rebuild_alone(projector, names, compare=compare, progress=progress)
         except ProjectionDamaged as error:
             projector.supersede(error)
-            why = str(error.__cause__ or error)
+            why = detail_of(error)
             return [
                 msgspec.structs.replace(each, file_damaged=why)
                 for each in rebuild_alone(
@@ -104,7 +115,15 @@ def _sound(projector: Projector) -> None:
         for table in tables:
             checked = str(one(db, f"PRAGMA quick_check('{table}')"))
             if checked != "ok":
-                raise damaged(" ".join(checked.split()))
+                raise damaged(f"{table}: {_shortened(checked)}")
+
+
+def _shortened(said: str) -> str:
+    """What SQLite says first; it names every page and row of a damaged tree."""
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip("* ")]
+    lines = [line for line in lines if not line.startswith("***")] or lines
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return f"{lines[0][:SHOWN]}{more}"
 
 
 def rebuild_alone(
@@ -115,16 +134,69 @@ def rebuild_alone(
     progress: Callable[[Progress], None] | None = None,
 ) -> list[Rebuilt]:
     """`rebuild` for one who holds the lock that `Projector.telling_again` takes."""
-    resumed = {name: _begin(projector, name) for name in names}
+    live = projector.checkpoints()
+    if _in_a_file_of_their_own(projector, names, live):
+        told = _told_beside(projector, names, compare=compare, progress=progress)
+        if told is not None:
+            return told
+    resumed = {name: _begin(projector, name, live.get(name)) for name in names}
     failed = _fill(projector, names, progress)
     names = [name for name in names if name not in failed]
-    if compare:
-        _keep_what_is_lost(projector, names)
-    _index(projector, names)
-    differences = _compare(projector, names) if compare else {}
+    differences = _completed(projector, projector, names, compare=compare)
     told = [_swap(projector, name, differences.get(name), resumed[name]) for name in names]
     _give_back(projector)
     return told + [Rebuilt(name, 0, {}, compared=False, failed=why) for name, why in failed.items()]
+
+
+def _in_a_file_of_their_own(
+    projector: Projector, names: Sequence[str], live: Mapping[str, Checkpoint]
+) -> bool:
+    """Whether all are told again. A file in which nothing was told yet is filled itself."""
+    return projector.projections.keys() == set(names) and live.keys() >= set(names)
+
+
+def _told_beside(
+    projector: Projector,
+    names: Sequence[str],
+    *,
+    compare: bool,
+    progress: Callable[[Progress], None] | None,
+) -> list[Rebuilt] | None:
+    """Tell all of them in a file of their own; None where one fails, whose old rows are to stay."""
+    old = projector.state.path
+    live = projector.checkpoints()
+    with contextlib.closing(projector.state.beside()) as state:
+        new = projector.over(state)
+        try:
+            resumed = {name: _begin(new, name, live[name]) for name in names}
+            if _fill(new, names, progress):
+                state.drop_beside()
+                return None
+            differences = _completed(projector, new, names, compare=compare)
+            told = [_swap(new, name, differences.get(name), resumed[name]) for name in names]
+        except ProjectionDamaged:  # of whichever file; what is done in its place finds out
+            state.drop_beside()
+            return None
+        except LogDamaged:
+            state.drop_beside()
+            raise
+        with projector.transaction():  # nobody folds what the new file would lack
+            with new.transaction() as db:
+                for name in names:
+                    _advance(new, db, name, "", new.log.head().position)
+            state.go_over()
+    projector.state.leave(old)
+    return told
+
+
+def _completed(
+    projector: Projector, new: Projector, names: Sequence[str], *, compare: bool
+) -> dict[str, tuple[Difference, ...]]:
+    """Make the indexes of what was filled in `new`, and hold it against what is live."""
+    if compare:
+        _keep_what_is_lost(projector, new, names)
+    _index(new, names)
+    return _compare(projector, new, names) if compare else {}
 
 
 def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bool]) -> None:
@@ -133,13 +205,17 @@ def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bo
     Raises:
         NeedsUpgrade, StoreBusy, NoRoom, ProjectionDamaged: what was filled so far stays.
     """
-    with projector.telling_again():
+    with projector.telling_again(), contextlib.ExitStack() as stack:
+        live = projector.checkpoints()
+        filled = projector
+        if _in_a_file_of_their_own(projector, names, live):
+            filled = projector.over(stack.enter_context(contextlib.closing(projector.state.beside())))
         for name in names:
-            _begin(projector, name)
+            _begin(filled, name, live.get(name))
         go_on = True
         while go_on:
             go_on = more()  # asked first: what came until the end is filled in as well
-            if _fill(projector, names, None):
+            if _fill(filled, names, None):
                 return
 
 
@@ -147,13 +223,13 @@ def _new(name: str) -> str:
     return f"{NEW}{name}"
 
 
-def _begin(projector: Projector, name: str) -> int:
+def _begin(projector: Projector, name: str, live: Checkpoint | None) -> int:
     """Make the new tables, or take up those an interrupted rebuild left; where it goes on from."""
     projection = projector.projections[name]
     with projector.transaction() as db:
         known = load(db)
         head = projector.log.head()
-        live, new = known.get(name), known.get(_new(name))
+        live, new = known.get(name, live), known.get(_new(name))
         for each in (live, new):
             if each is not None and is_newer(each, projection):
                 raise NeedsUpgrade(
@@ -183,6 +259,9 @@ def _fill(
 
     failed: dict[str, str] = {}
     done: int | None = None
+    ahead: Stretch | None = None
+    sure = projector.log.head().position
+    began = 0
     while True:
         with projector.transaction() as db:
             known = load(db)
@@ -190,31 +269,66 @@ def _fill(
             if not waiting:
                 return failed
             if done is None:
+                began = max(each.position for each in waiting.values())
                 done = min(each.position for each in waiting.values())
             head = projector.log.head().position
             if done >= head:
                 return failed
-            stretch = events_past(projector.log, done, limit=BATCH, upto=head)
+            stretch = ahead or events_past(projector.log, done, limit=BATCH, upto=head)
+            if _is_cut(stretch, done, sure, began):
+                return failed
             done = stretch.done
+            sound = []
             for name, checkpoint in waiting.items():
-                folded = projector.fold_one(db, projector.projections[name](NEW), checkpoint, stretch)
+                projection = projector.projections[name](NEW)
+                folded = projector.fold_one(db, projection, checkpoint, stretch)
                 if folded.detached:
                     failed[name] = folded.detached
                     _set_aside(projector, db, name, folded.detached)
                 else:
                     store(db, folded)
+                    sound.append(projection)
+            with _settling(sound, db):
+                ahead = events_past(projector.log, done, limit=BATCH, upto=head) if done < head else None
         if progress is not None:
             progress(Progress(done, head))
 
 
-def _keep_what_is_lost(projector: Projector, names: Sequence[str]) -> None:
+@contextlib.contextmanager
+def _settling(projections: Sequence[Projection], db: apsw.Connection) -> Iterator[None]:
+    """Settle `projections` in another thread during the block, which leaves `db` alone.
+
+    SQLite needs no Python while it indexes a batch, and takes about as long as Python does to read the
+    next one. Neither goes on alone: whatever ends the block, what is being written is finished first.
+    """
+
+    def settle() -> None:
+        for each in projections:
+            each.settle(db)
+
+    with ThreadPoolExecutor(1) as beside:
+        settled = beside.submit(settle)
+        yield
+        settled.result()
+
+
+def _is_cut(stretch: Stretch, done: int, sure: int, began: int) -> bool:
+    """Whether a mask came over what is filled already, while it was being filled or before it went on.
+
+    What is filled so far is put in its place, and told again by whoever comes next.
+    """
+    while_filling = first_mask(stretch.events, done, sure_upto=sure)
+    return while_filling is not None or first_mask(stretch.events, began) is not None
+
+
+def _keep_what_is_lost(projector: Projector, new: Projector, names: Sequence[str]) -> None:
     """Refuse to drop rows told from events that the log has lost since: they may be the only copy."""
-    known = projector.checkpoints()
+    known, filled = projector.checkpoints(), new.checkpoints()
     for name in names:
-        live, new = known.get(name), known[_new(name)]
+        live, told = known.get(name), filled[_new(name)]
         if live is None or live.detached or not _comparable(projector, name, live):
             continue
-        lost = [run for run in new.passed_over if run not in live.passed_over and run[0] <= live.position]
+        lost = [run for run in told.passed_over if run not in live.passed_over and run[0] <= live.position]
         if lost:
             where = ", ".join(f"#{first}" if first == last else f"#{first}-{last}" for first, last in lost)
             raise LogDamaged(
@@ -244,8 +358,8 @@ def _index(projector: Projector, names: Sequence[str]) -> None:
                 instance.create_indexes(db, generation)
 
 
-def _compare(projector: Projector, names: Sequence[str]) -> dict[str, tuple[Difference, ...]]:
-    """Hold new rows against live ones, both at one position, in snapshots that block nobody.
+def _compare(projector: Projector, new: Projector, names: Sequence[str]) -> dict[str, tuple[Difference, ...]]:
+    """Hold the rows in `new` against live ones, both at one position, in snapshots that block nobody.
 
     The live rows are brought to where the new ones are or beyond, and a snapshot of them is taken;
     the new ones, which nobody else moves, follow to exactly that position.
@@ -259,16 +373,16 @@ def _compare(projector: Projector, names: Sequence[str]) -> dict[str, tuple[Diff
         live_db.execute("BEGIN")
         live = {n: each for n, each in load(live_db).items() if n in names}
         live = {n: each for n, each in live.items() if _comparable(projector, n, each)}
-        with projector.transaction() as db:
+        with new.transaction() as db:
             for name, checkpoint in live.items():
-                _advance(projector, db, name, NEW, checkpoint.position)
-        with contextlib.closing(projector.state.open_reader()) as new_db:
+                _advance(new, db, name, NEW, checkpoint.position)
+        with contextlib.closing(new.state.open_reader()) as new_db:
             new_db.execute("BEGIN")
-            new = load(new_db)
+            told = load(new_db)
             return {
                 name: _differences(projector, name, live_db, new_db)
                 for name, checkpoint in live.items()
-                if new[_new(name)].position == checkpoint.position
+                if told[_new(name)].position == checkpoint.position
             }
 
 
@@ -289,6 +403,8 @@ def _advance(projector: Projector, db: apsw.Connection, name: str, prefix: str, 
     done = checkpoint.position
     while done < upto:
         stretch = events_past(projector.log, done, limit=BATCH, upto=upto)
+        if first_mask(stretch.events, checkpoint.position) is not None:
+            break  # what was filled is told again by whoever comes next
         done = stretch.done
         checkpoint = projector.fold_one(db, instance, checkpoint, stretch)
         store(db, checkpoint)
@@ -314,7 +430,7 @@ def _differences(
                 upto = one(live_db, "SELECT indexed_upto FROM search_state") or 0
                 now = (row for row in now if row[0] <= upto)
             difference = difference_of(table, before, now)
-        except (apsw.CorruptError, apsw.SQLError) as error:
+        except NO_ROWS as error:
             difference = Difference(table, 0, 0, 0, f"the old rows cannot be read: {error}")
         if difference is not None:
             found.append(difference)

@@ -116,15 +116,13 @@ class LogAggregateRecorder(AggregateRecorder):
         drafts = [draft(each) for each in stored_events]
         try:
             with self.log.transaction() as connection:
-                positions, learned = self.log.append_within(
-                    connection, drafts, actor=actor, condition=condition
-                )
+                written = self.log.append_within(connection, drafts, actor=actor, condition=condition)
                 if tracking is not None:
                     insert_tracking(connection, tracking)
         except Conflict as error:
             raise IntegrityError(str(error)) from error
-        self.log.remember(learned)
-        return positions
+        self.log.remember(written)
+        return list(written.positions)
 
     def select_events(
         self,

@@ -1,8 +1,10 @@
 """state.db: a pointer to the generation of the projections' file that is in use.
 
-A file that others may hold is never replaced, truncated or removed: a new file under a live WAL is
+A file that others may hold is never replaced or truncated: a new file under a live WAL is
 malformed at the next open. So `state.db` is a symbolic link to `state.N.db`, and a file that turns
-out damaged is left where it lies while the link is moved to the next generation.
+out damaged is left where it lies while the link is moved to the next generation. A sound file whose
+every projection was told again in the next one is unlinked: no later file ever bears its name, and
+who has it open reads on and goes over with the next connection.
 """
 
 from __future__ import annotations
@@ -11,19 +13,22 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 
 from ..domain.errors import NoRoom, ProjectionDamaged
 from .foreign import STATE_APPLICATION_ID
-from .sqlite import READ_WRITE, ThreadLocal, connect, connect_reader, one, translated
+from .old_generations import left_behind, remove_left_behind
+from .sqlite import READ_WRITE, Patience, ThreadLocal, bound_wal, connect, connect_reader, one, translated
 
 APPLICATION_ID = STATE_APPLICATION_ID
 NAME = "state.db"
+BESIDE = "state.beside"
+"""The link to a file that is being filled and that nobody reads yet."""
 LOCK = "state.lock"
-_GENERATION = re.compile(r"state\.(?:replaced\.)?(\d+)\.db(?:-wal|-shm)?")
+_GENERATION = re.compile(r"state\.(?:replaced\.)?(\d+)\.db(?:-journal|-wal|-shm)?")
 
 CHECKPOINTS = """
 CREATE TABLE IF NOT EXISTS checkpoints (
@@ -35,17 +40,26 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     chain BLOB NOT NULL,
     detached TEXT,
     unknown_topics TEXT NOT NULL DEFAULT '[]',
-    passed_over TEXT NOT NULL DEFAULT '[]'
+    passed_over TEXT NOT NULL DEFAULT '[]',
+    unicode TEXT NOT NULL DEFAULT ''
 ) STRICT
 """
+
+
+_DAMAGED = f"the projections in {NAME} are damaged: "
 
 
 def damaged(detail: str) -> ProjectionDamaged:
     """state.db cannot be read."""
     return ProjectionDamaged(
-        f"the projections in {NAME} are damaged: {detail}",
+        f"{_DAMAGED}{detail}",
         hint="the log is untouched; tell them again with: retold projections rebuild",
     )
+
+
+def detail_of(error: ProjectionDamaged) -> str:
+    """What was wrong, without the words around it."""
+    return error.message.removeprefix(_DAMAGED)
 
 
 class StateFile:
@@ -55,20 +69,22 @@ class StateFile:
     gets one to that. A snapshot that is being read goes on.
     """
 
-    def __init__(self, home: Path, *, as_found: bool = False) -> None:
+    def __init__(self, home: Path, *, as_found: bool = False, name: str = NAME) -> None:
         """Open the file of `home`, beginning it where there is none that can be read.
 
         Args:
             as_found: only look: whatever is wrong with it stays so.
+            name: the link to it.
         """
         self.home = home
-        self.link = home / NAME
+        self.link = home / name
+        self.named = os.fspath(self.link)
         self.read_only = as_found or not os.access(home, os.W_OK)
         self._opened: tuple[int, int] | None = None
         self._writer: apsw.Connection | None = None
+        self._written: tuple[int, int] | None = None
+        """The file that the writer writes, which may not be the one that is read by now."""
         self._readers = ThreadLocal(self._open_mapped)
-        self._left: list[ThreadLocal] = []
-        """Readers of generations before: another thread may still be reading with them."""
         self.superseded: str | None = None
         """What was wrong with the generation before, if this process had to make a new one."""
         if not self.read_only:
@@ -84,13 +100,16 @@ class StateFile:
 
     def _stat(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self.link)
+            found = os.stat(self.named)
         except OSError:
             return None
         return found.st_dev, found.st_ino
 
     def _ensure(self) -> None:
         if self.there() and self.problem() is None:
+            if self.link.name == NAME and left_behind(self.link):
+                with self._alone():
+                    remove_left_behind(self.link)
             return
         with self._alone():
             if not self.there():
@@ -122,11 +141,14 @@ class StateFile:
             return "it is a folder"
         try:
             with translated(str(self.link), damaged):
-                connection = connect_reader(self.path)
+                if self.link.name == BESIDE:  # whoever was killed at it may have left a journal to take back
+                    connection = connect(self.path, flags=READ_WRITE)
+                else:
+                    connection = connect_reader(self.path)
                 try:
                     if one(connection, "PRAGMA application_id") != APPLICATION_ID:
                         return "it is not a file of projections"
-                    connection.execute("SELECT projection, passed_over FROM checkpoints").fetchall()
+                    connection.execute("SELECT projection, unicode FROM checkpoints").fetchall()
                 finally:
                     connection.close()
         except ProjectionDamaged as error:
@@ -163,8 +185,9 @@ class StateFile:
     def _next_number(self) -> int:
         """One that no file bears, nor did: a WAL that was left behind must never meet a new file."""
         names = [each.name for each in self.home.iterdir()]
-        with contextlib.suppress(OSError):
-            names.append(os.readlink(self.link))
+        for link in (NAME, BESIDE):
+            with contextlib.suppress(OSError):
+                names.append(os.readlink(self.home / link))
         return 1 + max((int(m[1]) for name in names if (m := _GENERATION.fullmatch(name))), default=0)
 
     def supersede(self, problem: str) -> None:
@@ -179,22 +202,53 @@ class StateFile:
         self._move()
 
     def _move(self) -> None:
-        """Go over to the generation that the link leads to now."""
+        """Go over to the generation that the link leads to now.
+
+        A thread that still reads the one before holds its connection, which is closed once it lets go.
+        """
         if not self.read_only:
             self._ensure()
         self._opened = self._stat()
-        self._left.append(self._readers)
         self._readers = ThreadLocal(self._open_mapped)
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with contextlib.suppress(apsw.Error):
-                writer.close()
+
+    def beside(self) -> StateFile:
+        """A file to tell every projection in, beside this one: a new one, or what was begun before."""
+        file = StateFile(self.home, name=BESIDE)
+        with translated(str(file.link), damaged):
+            # Read by nobody yet, so what is written need not go through a WAL first.
+            file.writer().pragma("journal_mode", "truncate")
+        return file
+
+    def go_over(self) -> None:
+        """Make this file, filled beside the one in use, the one in use, and close it.
+
+        The caller holds the other's write lock, and calls `leave` with its path afterwards.
+        """
+        with translated(str(self.link), damaged):
+            self.writer().pragma("journal_mode", "wal")
+        self.close()
+        with self._alone(), _forbidden(self.home):
+            os.replace(self.link, self.home / NAME)
+            _sync(self.home)
+
+    def drop_beside(self) -> None:
+        """Remove what was begun beside the file in use; the caller holds the lock of rebuilds."""
+        self.close()
+        link = self.home / BESIDE
+        if link.is_symlink():
+            self.leave(link.resolve())
+            link.unlink()
+
+    def leave(self, path: Path) -> None:
+        """Unlink a file that the link no longer leads to; what nobody has open any more is gone with it."""
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
 
     # --- connections -------------------------------------------------------------------------------
 
     def _open_mapped(self) -> apsw.Connection:
         connection = self.open_reader()
-        connection.pragma("mmap_size", 1 << 26)
+        connection.pragma("mmap_size", 1 << 27)
         return connection
 
     def open_reader(self) -> apsw.Connection:
@@ -202,9 +256,19 @@ class StateFile:
         with translated(str(self.link), damaged):
             if self.path.is_dir():
                 raise damaged("it is a folder")
-            connection = connect_reader(self.path)
+            connection = self._open(connect_reader)
             connection.pragma("query_only", 1)
         return connection
+
+    def _open(self, opened: Callable[[Path], apsw.Connection]) -> apsw.Connection:
+        """Open the file behind the link, which may be unlinked between the look and the opening."""
+        while True:
+            path = self.path
+            try:
+                return opened(path)
+            except apsw.CantOpenError:
+                if self.path == path:
+                    raise
 
     def reader(self) -> apsw.Connection:
         """This thread's read-only connection."""
@@ -214,27 +278,52 @@ class StateFile:
 
     def writer(self) -> apsw.Connection:
         """The one connection that writes; the caller holds the projector's lock."""
-        if self._stat() != self._opened:
+        now = self._stat()
+        if now != self._opened:
             self._move()
+            now = self._stat()
+        if self._writer is not None and self._written != now:
+            self._close_writer()
         if self._writer is None:
             with translated(str(self.link), damaged):
-                connection = connect(self.path, flags=READ_WRITE)
+                connection = self._open(lambda path: connect(path, flags=READ_WRITE))
+                self._written = now
                 connection.pragma("synchronous", "NORMAL")
                 connection.pragma("secure_delete", 1)
+                bound_wal(connection)
+                self.patience = Patience(connection)
                 # temp_store stays at files: in memory, dropping a table of a million rows takes 300 MB.
                 connection.pragma("cache_size", -65536)
             self._writer = connection
         return self._writer
 
+    def writer_at_hand(self) -> apsw.Connection:
+        """`writer` without a look at the link, for who asks `writes_elsewhere` once it has the write lock."""
+        return self._writer or self.writer()
+
+    def writes_elsewhere(self) -> bool:
+        """Whether the link has left the file that `writer` has open."""
+        return self._stat() != self._written
+
     def close(self) -> None:
         """Close every connection; the writer last, since only it can fold the WAL into the file."""
-        for readers in (*self._left, self._readers):
-            readers.close()
-        self._left.clear()
-        if self._writer is not None:
+        self._readers.close()
+        self._close_writer()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
             with contextlib.suppress(apsw.Error):
-                self._writer.close()
-            self._writer = None
+                writer.close()
+
+
+def _sync(folder: Path) -> None:
+    """A power cut must not take back a link and leave the unlinking of what it led to."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -18,3 +18,8 @@ def title_stream(identity: LogIdentity, title: str) -> str:
 def source_stream(fingerprint: str) -> str:
     """The stream of a store that was taken in."""
     return f"source:{fingerprint}"
+
+
+def inbox_stream(identity: LogIdentity, platform: str, chat_id: str) -> str:
+    """The stream of what a platform delivers in one chat."""
+    return f"inbox:{identity.keyed_hash('inbox', platform, chat_id).hex()}"

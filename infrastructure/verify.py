@@ -9,6 +9,7 @@ import msgspec
 from ..domain.errors import LogDamaged, ProjectionDamaged
 from ..domain.events import PayloadsErased
 from .home import Home
+from .known_damage import damage_of, keep, print_of
 from .verify_log import Expected, LogReport, Problem, Progress, verify_log
 from .verify_projections import REBUILD_ALL, lag_as_found, verify_projections
 
@@ -31,6 +32,11 @@ class Verified(msgspec.Struct, frozen=True):
     as_expected: bool
 
     @property
+    def stops_writes(self) -> bool:
+        """Whether the log itself is damaged, and no other than was expected."""
+        return bool(damage_of(self.log.problems))
+
+    @property
     def exit_code(self) -> int:
         """5 where the log is damaged, 1 where a projection is."""
         if not self.log.ok:
@@ -40,6 +46,8 @@ class Verified(msgspec.Struct, frozen=True):
 
 def verify(path: Path, *, expect: Expected | None = None, progress: Progress | None = None) -> Verified:
     """Check the home at `path`, as it is found: nothing is folded, mended or told again.
+
+    What it finds wrong with the log is noted beside it, and nothing is written to the log from then on.
 
     Raises:
         NoSuchHome: there is no log. LogDamaged: it cannot even be opened. NeedsUpgrade.
@@ -55,7 +63,9 @@ def verify(path: Path, *, expect: Expected | None = None, progress: Progress | N
             lag = lag_as_found(home.projector, head) if told else head
         except (ProjectionDamaged, LogDamaged):
             lag = 0  # named below
+        files = print_of(home.log)
         report = verify_log(home.log, expect, progress)
+        keep(home.log, files, report.problems)
         position = 0
         found: list[Problem] = []
         try:

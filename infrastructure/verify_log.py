@@ -14,8 +14,8 @@ from ..domain.events import BY_TOPIC, PayloadsErased
 from . import codec
 from .log import Head, Log
 from .log_schema import AT_UNSAID, link
-from .past_damage import Row, Unreadable, end_of_table, last_position, ranges, rows
-from .sqlite import translated
+from .past_damage import DAMAGED, Row, Unreadable, end_of_table, last_position, ranges, rows
+from .sqlite import one, translated
 
 RESTORE = "restore a backup of events.db"
 _STEP = 2_000
@@ -91,6 +91,11 @@ class _Walk:
         """id -> name, last version, position of it"""
         self.emptied: list[int] = []
         self.erased: set[int] = set()
+        self.others: dict[int, bytes] = {}
+        """Hashes of payloads that are not those that were written."""
+        self.doubtful: dict[int, PayloadsErased] = {}
+        """Records of erasures among them: to be believed once another names them."""
+        self.masked: dict[int, bytes] = {}
         self.events = 0
         self.unknown: set[str] = set()
 
@@ -138,10 +143,7 @@ class _Walk:
     def envelope(self, row: Row) -> None:
         known = self.streams.get(row.stream)
         if known is None:
-            named = self.db.execute("SELECT name FROM streams WHERE id = ?", (row.stream,)).fetchone()
-            known = ("" if named is None else named[0], 0, 0)
-            if named is None:
-                self.blame("stream", row.position, f"it belongs to stream {row.stream}, which has no name")
+            known = (self.named(row), 0, 0)
         columns = (
             row.position,
             known[0],
@@ -167,6 +169,17 @@ class _Walk:
         self.stored, self.computed, self.linked = row.chain, follows, True
         self.version(row, known)
         self.group(row)
+
+    def named(self, row: Row) -> str:
+        """The name of the row's stream, or "" where it has none that can be read."""
+        try:
+            name: str | None = one(self.db, "SELECT name FROM streams WHERE id = ?", (row.stream,))
+        except DAMAGED as error:
+            self.blame("stream", row.position, f"the name of its stream cannot be read: {error}")
+            return ""
+        if name is None:
+            self.blame("stream", row.position, f"it belongs to stream {row.stream}, which has no name")
+        return name or ""
 
     def version(self, row: Row, known: tuple[str, int, int]) -> None:
         name, version, at = known
@@ -200,7 +213,8 @@ class _Walk:
                 self.blame("payload", row.position, f"its bytes cannot be unpacked: {error}")
                 return
             if codec.payload_hash(plain, row.salt) != row.payload_hash:
-                self.blame("payload", row.position, "its bytes are not those that were hashed")
+                self.others[row.position] = codec.payload_hash(plain, row.salt)
+                self.doubt(row, plain)
                 return
         if row.at_kind == AT_UNSAID:
             return
@@ -211,17 +225,38 @@ class _Walk:
             return
         if isinstance(payload, PayloadsErased):
             self.erased.update(payload.positions)
+            self.masked.update(payload.masked)
         elif row.topic not in BY_TOPIC:
             self.unknown.add(row.topic)
+
+    def doubt(self, row: Row, plain: bytes) -> None:
+        """A payload that may be masked, or may have been tampered with; the end tells."""
+        with contextlib.suppress(LogDamaged):
+            payload = codec.decode(row.topic, plain, position=row.position)
+            if isinstance(payload, PayloadsErased):
+                self.doubtful[row.position] = payload
+
+    def believe(self) -> None:
+        """Take the word of records that were masked themselves, where one that stands unchanged says so."""
+        named = [at for at in self.doubtful if self.masked.get(at) == self.others[at]]
+        while named:
+            record = self.doubtful.pop(named[0])
+            self.erased.update(record.positions)
+            self.masked = {**record.masked, **self.masked}
+            named = [at for at in self.doubtful if self.masked.get(at) == self.others[at]]
 
     def end(self) -> None:
         first = self.last_read + 1
         self.blame("end", first, f"from #{first} on nothing can be read", max(first, self.last))
 
     def finish(self) -> None:
+        self.believe()
         for position in self.emptied:
             if position not in self.erased:
                 self.blame("emptied", position, "its payload is empty, and no PayloadsErased names it")
+        for position, found in self.others.items():
+            if self.masked.get(position) != found:
+                self.blame("payload", position, "its bytes are not those that were hashed")
 
 
 def verify_log(log: Log, expect: Expected | None = None, progress: Progress | None = None) -> LogReport:

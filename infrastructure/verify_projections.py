@@ -16,7 +16,7 @@ from ..projections.base import Projection
 from ..projections.search_text import indexed_text, is_indexable
 from ..projections.transcripts import Transcripts
 from .checkpoints import Checkpoint, is_newer, load, why_tell_again
-from .differences import difference_of
+from .differences import NO_ROWS, difference_of
 from .past_damage import events_past
 from .projector import Projector
 from .sqlite import READ_WRITE, connect, one, translated
@@ -141,7 +141,7 @@ def _search(db: apsw.Connection, seed: bytes, progress: Progress | None) -> list
                     each.execute(sql)
                 terms = "SELECT term, doc, cnt FROM temp.terms"
                 difference = difference_of("terms", db.execute(terms), made.execute(terms))
-    except (apsw.CorruptError, apsw.SQLError, apsw.IOError) as error:
+    except NO_ROWS as error:
         return [Problem("search_index", [], f"the search index cannot be read: {error}", cure)]
     if difference is not None:
         what = "message" if difference.table == "search" else "term"
@@ -254,7 +254,7 @@ def _compared(
             continue  # held against the messages
         try:
             difference = difference_of(table, db.execute(sql.format(p="")), made.execute(sql.format(p="")))
-        except (apsw.CorruptError, apsw.SQLError, apsw.IOError) as error:
+        except NO_ROWS as error:
             detail = f"{fold.name}: the table {table} cannot be read: {error}"
             problems.append(Problem("rows", [], detail, rebuild_of(fold.name)))
             continue

@@ -43,6 +43,8 @@ class Projection:
     indexes: ClassVar[dict[str, str]] = {}
     """Index name -> 'table (columns) [WHERE …]'."""
     unique_indexes: ClassVar[frozenset[str]] = frozenset()
+    of_messages: ClassVar[bool] = True
+    """Whether plain messages (see said.py) change anything in it."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -74,7 +76,10 @@ class Projection:
         raise NotImplementedError
 
     def settle(self, db: Connection) -> None:
-        """Do what a fold may leave for later (the search index trails); nothing by default."""
+        """Do what a fold may leave for later (the search index trails); nothing by default.
+
+        Called inside a transaction, of the last fold or of its own, and by any thread.
+        """
 
     def ordered(self) -> dict[str, str]:
         """Table -> ORDER BY of its whole content, for comparing two foldings row for row."""

@@ -6,10 +6,14 @@ from collections.abc import Collection
 
 import msgspec
 
-from .base import Connection, Cursor
+from .base import Connection
 
 HIDDEN_SOURCES = ("tool", "subagent")
 HIDDEN_KINDS = ("delegate", "tool")
+_THESE = "FROM json_each(?) asked CROSS JOIN sessions s ON s.id = asked.value"
+"""The given sessions as they come; `IN` would sort them first."""
+_PASSED_OVER = 4
+"""Sessions that a walk through the table passes over in no more time than it takes to look one up."""
 
 
 class _Session(msgspec.Struct, gc=False):
@@ -22,38 +26,42 @@ class Conversations:
     """Of the sessions given, those about which there is something to know, and their ancestors.
 
     Most sessions came from nowhere and belong to a person: they are their own conversation, and it
-    costs next to nothing to find that they are not among the others.
+    costs next to nothing to find that they are not among the others. Where the sessions given are many
+    of all there are, others are known as well.
     """
 
     def __init__(self, db: Connection, ids: Collection[str]) -> None:
         self._db = db
         self._ids = ids
         self._known: dict[str, _Session] = {}
+        at_most = db.execute("SELECT coalesce(max(rowid), 0) FROM sessions").fetchone()[0]
+        if at_most <= _PASSED_OVER * len(ids):
+            self._read("FROM sessions s")
+            return
         waiting: Collection[str] = ids
         while waiting:
-            found = {row[0]: _Session(*row[1:]) for row in self._read(waiting)}
-            self._known.update(found)
+            found = self._read(_THESE, _json(waiting))
             # A parent that was asked about and is not known is plain, or missing.
             waiting = {
                 each.parent
-                for each in found.values()
+                for each in found
                 if each.parent is not None and each.parent not in self._known and each.parent not in ids
             }
 
-    def _read(self, ids: Collection[str]) -> Cursor:
-        return self._db.execute(
-            "SELECT id, source, parent_session_id, parent_kind FROM sessions"
-            " WHERE id IN (SELECT value FROM json_each(?))"
-            " AND (parent_session_id IS NOT NULL OR source IN ('tool', 'subagent', 'cron'))",
-            (_json(ids),),
+    def _read(self, these: str, *values: str) -> list[_Session]:
+        """Get to know those of `these` about which there is something to know."""
+        rows = self._db.execute(
+            f"SELECT s.id, s.source, s.parent_session_id, s.parent_kind {these}"
+            " WHERE s.parent_session_id IS NOT NULL OR s.source IN ('tool', 'subagent', 'cron')",
+            values,
         )
+        found = {row[0]: _Session(*row[1:]) for row in rows}
+        self._known.update(found)
+        return list(found.values())
 
     def of_source(self, source: str) -> set[str]:
         """Those of the given sessions that have this source."""
-        rows = self._db.execute(
-            "SELECT id FROM sessions WHERE source = ? AND id IN (SELECT value FROM json_each(?))",
-            (source, _json(self._ids)),
-        )
+        rows = self._db.execute(f"SELECT s.id {_THESE} WHERE s.source = ?", (_json(self._ids), source))
         return {row[0] for row in rows}
 
     def of_cron(self) -> set[str]:

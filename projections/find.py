@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ..domain.errors import Ambiguous, NoSuchSession
+from datetime import UTC, datetime
+
+from ..domain.errors import Ambiguous, DeletedSession, NoSuchSession, RuleBroken
+from ..domain.shell import shell_word
 from ..domain.titles import base_of, lineage_matches, lineage_number
 from .base import Connection
+from .deletions import Deletion, deletions_named
 from .tree import tip
 
 _LAST = "\U0010ffff"
@@ -20,7 +24,8 @@ def find_session(db: Connection, name: str) -> str:
     one that bears a number means just that session.
 
     Raises:
-        NoSuchSession: nothing bears that name. Ambiguous: several ids begin so; it lists them.
+        NoSuchSession: nothing bears that name. DeletedSession: what bore it was deleted.
+        Ambiguous: several ids begin so; it lists them.
     """
     if db.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone():
         return name
@@ -40,7 +45,55 @@ def find_session(db: Connection, name: str) -> str:
             candidates=begun,
             hint="give more of the id",
         )
+    named = deletions_named(db, name)
+    if len(named) == 1:
+        raise _gone(named[0])
     raise NoSuchSession(f"no session has the id or title '{name}'", hint="see: retold sessions list --all")
+
+
+def find_deleted(db: Connection, name: str) -> str:
+    """The id of the deleted session that `name`, its id or the beginning of it, stands for.
+
+    Raises:
+        NoSuchSession: none does, or it is erased. RuleBroken: the session is not deleted.
+        Ambiguous: several ids begin so; it lists them.
+    """
+    named = deletions_named(db, name)
+    if len(named) == 1:
+        if named[0].erased_position is not None:
+            raise _gone(named[0])
+        return named[0].session_id
+    if named:
+        raise Ambiguous(
+            f"{len(named)} deleted sessions have an id that begins with '{name}'",
+            candidates=[each.session_id for each in named[:SHOWN]],
+            hint="give more of the id",
+        )
+    found = find_session(db, name)
+    raise RuleBroken(f"session {found} is not deleted", hint="nothing was written")
+
+
+def _gone(deleted: Deletion) -> NoSuchSession:
+    """Who deleted it, when and why, and whether it can be brought back."""
+    why = f" ({deleted.reason})" if deleted.reason else ""
+    said = f"session {deleted.session_id} was deleted {_iso(deleted.at_us)} by {deleted.actor}{why}"
+    if deleted.erased_position is not None:
+        return NoSuchSession(
+            f"{said} and erased (#{deleted.erased_position})", hint="a backup from before may hold it"
+        )
+    return DeletedSession(
+        f"{said}, can be undeleted until {_iso(deleted.erase_after_us)}",
+        session_id=deleted.session_id,
+        erase_after_us=deleted.erase_after_us,
+        hint=f"bring it back with: retold sessions undelete {shell_word(deleted.session_id)}",
+    )
+
+
+def _iso(at_us: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return f"{at_us} us"
 
 
 def _beginning(db: Connection, name: str) -> list[str]:
@@ -48,6 +101,15 @@ def _beginning(db: Connection, name: str) -> list[str]:
         "SELECT id FROM sessions WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", (name, name + _LAST, SHOWN)
     )
     return [row[0] for row in rows]
+
+
+def titles_in_line(db: Connection, base: str) -> list[str]:
+    """Every title that begins as `base` and its numbered ones do: `plan`, `plan #2`, `plan #bar`."""
+    rows = db.execute(
+        "SELECT title FROM sessions WHERE title = ? OR (title > ? AND title < ?)",
+        (base, f"{base} #", f"{base} #{_LAST}"),
+    )
+    return [row[0] for row in rows if isinstance(row[0], str)]
 
 
 def _titled(db: Connection, title: str) -> str | None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..domain.events import Recorded, SessionCompressed, SessionCreated, SourceRowChanged
+from ..domain.events import (
+    IdentityLost,
+    IdentityRestored,
+    PayloadsErased,
+    Recorded,
+    SessionCompressed,
+    SessionCreated,
+    SourceRowChanged,
+)
 from .base import Connection, Projection
 
 
@@ -14,6 +22,7 @@ class Lineage(Projection):
 
     name: ClassVar[str] = "lineage"
     version: ClassVar[int] = 1
+    of_messages: ClassVar[bool] = False
     tables: ClassVar[dict[str, str]] = {
         "edges": (
             "(child TEXT PRIMARY KEY, parent TEXT NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL)"
@@ -47,22 +56,43 @@ class Lineage(Projection):
                         f"INSERT INTO {self.t('compressions')} VALUES (?,?,?,?)",
                         (event.position, event.session_id, event.payload.continuation, event.at_us),
                     )
+                case PayloadsErased(session=str() as erased):
+                    db.execute(f"DELETE FROM {self.t('edges')} WHERE child = ?", (erased,))
+                    db.execute(f"DELETE FROM {self.t('compressions')} WHERE parent = ?", (erased,))
                 case SourceRowChanged(kind="session", changes=changes, conflicts=conflicts) if (
-                    "parent_session_id" in changes or "parent_kind" in changes
-                ) and "parent_session_id" not in conflicts:
-                    known = db.execute(
-                        f"SELECT parent, kind FROM {self.t('edges')} WHERE child = ?", (event.session_id,)
-                    ).fetchone() or (None, None)
-                    parent_now = changes.get("parent_session_id", known[0])
-                    if parent_now is None:
-                        db.execute(f"DELETE FROM {self.t('edges')} WHERE child = ?", (event.session_id,))
-                    else:
-                        self._edge(event, str(parent_now), changes.get("parent_kind", known[1]), db)
+                    "parent_session_id" not in conflicts
+                ):
+                    self._moved(event, changes, db)
+                case IdentityLost(now=now) | IdentityRestored(now=now):
+                    self._moved(event, now, db)
                 case _:
                     pass
+
+    def _moved(self, event: Recorded, changes: Mapping[str, object], db: Connection) -> None:
+        """The edge of a session, where its parent or what it is to it changed."""
+        if "parent_session_id" not in changes and "parent_kind" not in changes:
+            return
+        known = db.execute(
+            f"SELECT parent, kind FROM {self.t('edges')} WHERE child = ?", (event.session_id,)
+        ).fetchone() or (None, None)
+        parent_now = changes.get("parent_session_id", known[0])
+        if parent_now is None:
+            db.execute(f"DELETE FROM {self.t('edges')} WHERE child = ?", (event.session_id,))
+        else:
+            self._edge(event, str(parent_now), changes.get("parent_kind", known[1]), db)
 
     def _edge(self, event: Recorded, parent: str, kind: object, db: Connection) -> None:
         db.execute(
             f"INSERT OR REPLACE INTO {self.t('edges')} VALUES (?,?,?,?)",
             (event.session_id, parent, kind or "child", event.position),
         )
+
+
+def missing_parents(db: Connection) -> list[tuple[str, str, str]]:
+    """(child, parent, kind) of sessions whose parent never was here; one that was deleted here was."""
+    rows = db.execute(
+        "SELECT e.child, e.parent, e.kind FROM edges e JOIN sessions c ON c.id = e.child"
+        " LEFT JOIN sessions p ON p.id = e.parent LEFT JOIN deletions d ON d.session_id = e.parent"
+        " WHERE p.id IS NULL AND d.session_id IS NULL ORDER BY e.child"
+    )
+    return [(str(child), str(parent), str(kind)) for child, parent, kind in rows]

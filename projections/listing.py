@@ -28,22 +28,27 @@ class Listing(msgspec.Struct, frozen=True):
 def list_sessions(
     db: Connection,
     *,
-    limit: int = 20,
+    limit: int | None = 20,
     source: str | None = None,
     workspace: str | None = None,
     everything: bool = False,
 ) -> Listing:
     """Conversations, the one last active first; the smaller id where two are equal.
 
-    Of a chain of continuations only its last segment is a row. Left out, unless `everything` (which
-    has no limit either): older segments, archived sessions, and children but for branches and the
+    Of a chain of continuations only its last segment is a row. Left out, unless `everything`: older
+    segments, archived sessions, and children but for branches and the
     sessions that a reset began. Sessions of source "tool" are left out unless that source is asked
-    for. What `source` or `workspace` rules out is not counted as left out.
+    for. What `source` or `workspace` rules out is not counted as left out. A `limit` of None is none.
     """
     where, values = _filters(db, source, workspace)
     if everything:
-        rows = db.execute(f"SELECT {_LINE} FROM sessions s WHERE {where} ORDER BY {_ACTIVITY}", values)
-        return Listing([_with_preview(db, line(row)) for row in rows], dict.fromkeys(REASONS, 0))
+        rows = db.execute(
+            f"SELECT {_LINE} FROM sessions s WHERE {where} ORDER BY {_ACTIVITY} LIMIT ?",
+            (*values, -1 if limit is None else limit),
+        )
+        found = [_with_preview(db, line(row)) for row in rows]
+        every = db.execute(f"SELECT count(*) FROM sessions s WHERE {where}", values).fetchone()[0]
+        return Listing(found, {each: every - len(found) if each == "over_limit" else 0 for each in REASONS})
     shown: list[SessionLine] = []
     chosen = _conversations(db, where, values, source)
     for each in chosen:
@@ -51,6 +56,20 @@ def list_sessions(
             break
         shown.append(_with_preview(db, each))
     return Listing(shown, _account(db, where, values, source, len(shown)))
+
+
+def nothing_there(db: Connection, *, source: str | None = None, workspace: str | None = None) -> list[str]:
+    """Where nothing was found, a sentence for each filter that lets no session here through."""
+    said = []
+    if source is not None:
+        here = [row[0] for row in db.execute("SELECT DISTINCT source FROM sessions ORDER BY source")]
+        if source not in here:
+            said.append(f"no session here is of source '{source}'; there are: {', '.join(here) or 'none'}")
+    if workspace is not None:
+        where, values = _filters(db, None, workspace)
+        if not db.execute(f"SELECT 1 FROM sessions s WHERE {where} LIMIT 1", values).fetchone():
+            said.append(f"no session here has '{workspace}' in the path of its folder")
+    return said
 
 
 _ACTIVITY = "coalesce(s.last_active_us, s.started_us) DESC, s.id"

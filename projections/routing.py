@@ -8,6 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from ..domain.events import (
+    ActivityHeld,
+    ActivityReleased,
     ErasedEvent,
     Recorded,
     RouteClosed,
@@ -25,6 +27,7 @@ class Routing(Projection):
 
     name: ClassVar[str] = "routing"
     version: ClassVar[int] = 1
+    of_messages: ClassVar[bool] = False
     tables: ClassVar[dict[str, str]] = {
         "routes": (
             "(key TEXT PRIMARY KEY, stream TEXT NOT NULL, session_id TEXT NOT NULL, previous TEXT,"
@@ -62,11 +65,16 @@ class Routing(Projection):
                     self._lead(event, event.payload, db)
                 case RouteClosed():
                     self._close(event, event.payload, db)
-                case SourceRowChanged(kind="route"):
+                case SourceRowChanged(kind="route") if event.source_ref is not None:
                     self._entry(event, event.payload, db)
                 case SourceRowGone():
                     db.execute(
                         f"UPDATE {self.t('routes')} SET source_gone = 1, version = ? WHERE stream = ?",
+                        (event.version, event.stream),
+                    )
+                case SourceRowChanged() | ActivityHeld() | ActivityReleased():
+                    db.execute(
+                        f"UPDATE {self.t('routes')} SET version = ? WHERE stream = ?",
                         (event.version, event.stream),
                     )
                 case ErasedEvent() | _:

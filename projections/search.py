@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -12,10 +14,12 @@ from ..domain.events import Visibility
 from ..domain.text import scrub
 from .base import Connection
 from .conversations import HIDDEN_KINDS, HIDDEN_SOURCES, Conversations
+from .listing import nothing_there
+from .search_index import Text
 from .search_query import Query, parse
-from .search_text import plain_text
+from .search_text import plain_text, unescaped
 from .sessions import micros
-from .snippet import snippet
+from .snippet import cut
 from .visibility import visibility
 
 Sort: TypeAlias = Literal["relevance", "newest", "oldest"]
@@ -63,12 +67,13 @@ class SearchResult(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-_Row: TypeAlias = tuple[int, float, int, str, str, Any, int, int]
-"""A message that matches: (rewound, rank, -id, session, role, timestamp, active, compacted). It sorts
-itself: what was not rewound first, the smaller rank, the newer. Thousands are made for one answer, so
-they are plain tuples."""
-_REWOUND = "NOT (m.active OR m.compacted)"
-_REST = "-m.id, m.session_id, m.role, CAST(m.timestamp AS REAL), m.active, m.compacted"
+_Row: TypeAlias = tuple[float, int, str, int]
+"""A message that matches: (worth, -id, session, rewound). The worth is the rank or, in order of time,
+-timestamp, so that a row sorts itself: the smaller worth first, then the newer. Thousands are made for
+one answer, so they are plain tuples of what order and conversations need; `_hits` reads the rest of the
+few that are shown."""
+_NEWER = "-CAST(m.timestamp AS REAL)"
+_REST = "-m.id, m.session_id, NOT (m.active OR m.compacted)"
 
 
 def search(
@@ -99,35 +104,25 @@ def search(
     query, _ = scrub(query)
     asked = parse(query)
     notes: list[str] = []
-    found = _find(db, query, asked, _Filter(roles, source, hidden), sort, notes)
-    conversations = Conversations(db, {each[3] for each in found})
+    found, shown_as = _find(db, query, asked, _Filter(roles, source, hidden), sort, notes)
+    conversations = Conversations(db, {each[2] for each in found})
     if source is not None:
         wanted = conversations.of_source(source)
-        found = [each for each in found if each[3] in wanted]
+        found = [each for each in found if each[2] in wanted]
     if not hidden:
         unwanted = conversations.hidden(source)
-        found = [each for each in found if each[3] not in unwanted] if unwanted else found
+        found = [each for each in found if each[2] not in unwanted] if unwanted else found
     found = _ordered(found, sort, after=conversations.of_cron() if source != "cron" else set())
     roots = conversations.roots()
-    best: list[tuple[str, _Row]] = []
-    more: dict[str, int] = {}
-    for each in found:
-        conversation = roots.get(each[3], each[3])
-        if conversation in more:
-            more[conversation] += 1
-        else:
-            more[conversation] = 0
-            best.append((conversation, each))
+    held_by = [roots.get(each[2], each[2]) for each in found]
+    counts = Counter(held_by)
+    shown = _best(found, held_by, offset, limit)
     if not found:
-        notes += _titles(db, query)
-    literals = asked.literals or ((_unquoted(asked.scan),) if asked.scan else ())
+        notes += [*_titles(db, query), *_roles_not_there(db, roles), *nothing_there(db, source=source)]
     return SearchResult(
-        hits=[
-            _hit(db, each, more[conversation], literals, marks, width)
-            for conversation, each in best[offset : offset + limit]
-        ],
+        hits=_hits(db, {-each[1]: counts[held] - 1 for held, each in shown}, shown_as, marks, width),
         ranked_over=len(found),
-        conversations=len(best),
+        conversations=len(counts),
         notes=notes,
     )
 
@@ -156,35 +151,47 @@ class _Filter:
         self.all_values = (*roles, *values)
 
 
+class _Marked(NamedTuple):
+    """What to mark in what was found; messages after `read_after` were read, not looked up in the index."""
+
+    literals: Sequence[str]
+    beginnings: frozenset[str] = frozenset()
+    read_after: int = 0
+
+
 def _find(
     db: Connection, query: str, asked: Query, wanted: _Filter, sort: Sort, notes: list[str]
-) -> list[_Row]:
+) -> tuple[list[_Row], _Marked]:
     if asked.match is None and asked.scan is None:
         notes.append("the query is empty")
-        return []
+        return [], _Marked(())
     if asked.match is None:
-        return _scan(db, [_unquoted(asked.scan)], wanted, notes, why="the query holds no word")
+        sign = [_unquoted(asked.scan)]
+        return _scan(db, sign, wanted, sort, notes, why="the query holds no word"), _Marked(sign)
     upto, stale = db.execute("SELECT indexed_upto, stale FROM search_state").fetchone()
     literals = list(asked.literals) or [query]
     either = bool(_OR.search(query))
+    marked = _Marked(literals, asked.beginnings)
     if stale is not None:
-        return _scan(db, literals, wanted, notes, why=f"the search index failed ({stale})", either=either)
+        why = f"the search index failed ({stale})"
+        return _scan(db, literals, wanted, sort, notes, why=why, either=either), marked
     try:
         found = _ask(db, asked.match, wanted, sort, notes)
         if not found and asked.relaxed is not None:
             found = _ask(db, asked.relaxed, wanted, sort, notes)
+            marked = marked._replace(literals=asked.relaxed_literals)
     except Exception as error:  # noqa: BLE001  # whatever broke the index, the messages are there
         why = f"the search index cannot be read ({error})"
-        return _scan(db, literals, wanted, notes, why=why, either=either)
+        return _scan(db, literals, wanted, sort, notes, why=why, either=either), marked
     behind = db.execute(
         "SELECT count(*) FROM (SELECT 1 FROM messages WHERE id > ? LIMIT ?)", (upto, SCANNED)
     ).fetchone()[0]
     if behind:
         said: list[str] = []
-        known = {each[2] for each in found}
-        newer = _scan(db, literals, wanted, said, why="", either=either, after=upto)
-        found = [each for each in newer if each[2] not in known] + found
-    return found
+        known = {each[1] for each in found}
+        newer = _scan(db, literals, wanted, sort, said, why="", either=either, after=upto)
+        found = [each for each in newer if each[1] not in known] + found
+    return found, marked._replace(read_after=upto)
 
 
 def _unquoted(scan: str | None) -> str:
@@ -200,8 +207,7 @@ def _ask(db: Connection, match: str, wanted: _Filter, sort: Sort, notes: list[st
     """What the index answers, with what each hit is worth."""
     if sort != "relevance":
         rows = db.execute(
-            f"SELECT {_REWOUND}, 0.0, {_REST} {_MATCHED} AND {wanted.roles}"
-            " ORDER BY search.rowid DESC LIMIT ?",
+            f"SELECT {_NEWER}, {_REST} {_MATCHED} AND {wanted.roles} ORDER BY search.rowid DESC LIMIT ?",
             (match, *wanted.role_values, TIMED + 1),
         )
         found: list[_Row] = rows.fetchall()
@@ -217,7 +223,7 @@ def _ask(db: Connection, match: str, wanted: _Filter, sort: Sort, notes: list[st
             first = cut
             notes.append(f"ranked over the newest {RANKED:,} hits; older ones are not among these")
     rows = db.execute(
-        f"SELECT {_REWOUND}, bm25(search), {_REST} {_MATCHED} AND search.rowid >= ? AND {where}",
+        f"SELECT bm25(search), {_REST} {_MATCHED} AND search.rowid >= ? AND {where}",
         (match, first, *values),
     )
     return rows.fetchall()
@@ -235,6 +241,7 @@ def _scan(
     db: Connection,
     literals: Sequence[str],
     wanted: _Filter,
+    sort: Sort,
     notes: list[str],
     *,
     why: str,
@@ -250,7 +257,7 @@ def _scan(
         )
         values += [literal.translate(_LETTERS)] * 3
     rows = db.execute(
-        f"SELECT {_REWOUND}, 0.0, {_REST}"
+        f"SELECT {'0.0' if sort == 'relevance' else _NEWER}, {_REST}"
         " FROM (SELECT * FROM messages WHERE id > ? ORDER BY id DESC LIMIT ?) m"
         f" WHERE m.copy_of IS NULL AND {wanted.all} AND ({(' OR ' if either else ' AND ').join(tests)})"
         " LIMIT ?",
@@ -269,16 +276,27 @@ def _scan(
 def _ordered(found: list[_Row], sort: Sort, *, after: set[str]) -> list[_Row]:
     """A total order: equal hits go by id, the newer first (`oldest`: the older).
 
-    By relevance, those of the sessions in `after` come after all others.
+    By relevance, what was rewound comes after what was not, and the sessions in `after` after all others.
     """
-    if sort == "oldest":
-        return sorted(found, key=lambda each: (each[5], -each[2]))
-    if sort == "newest":
-        return sorted(found, key=lambda each: (-each[5], each[2]))
-    found.sort()
-    if not after:
+    for column in (1, 0):  # one after the other costs less than to compare whole rows
+        found.sort(key=itemgetter(column), reverse=sort == "oldest")
+    if sort != "relevance":
         return found
-    return [each for each in found if each[3] not in after] + [each for each in found if each[3] in after]
+    undone = [each for each in found if each[3]]
+    if undone:
+        found = [each for each in found if not each[3]] + undone
+    late = [each for each in found if each[2] in after] if after else []
+    return [each for each in found if each[2] not in after] + late if late else found
+
+
+def _best(found: Sequence[_Row], held_by: Sequence[str], offset: int, limit: int) -> list[tuple[str, _Row]]:
+    """The first hit of each conversation, for `limit` conversations after the first `offset`."""
+    best: dict[str, _Row] = {}
+    for conversation, each in zip(held_by, found, strict=True):
+        if len(best) >= offset + limit:
+            break
+        best.setdefault(conversation, each)
+    return list(best.items())[offset:]
 
 
 def _titles(db: Connection, query: str) -> list[str]:
@@ -294,43 +312,76 @@ def _titles(db: Connection, query: str) -> list[str]:
     return [f"'{title}' has it in its title: retold sessions show {session}" for title, session in rows]
 
 
-def _hit(
-    db: Connection, row: _Row, more: int, literals: Sequence[str], marks: tuple[str, str], width: int
-) -> Hit:
-    """A conversation's best hit, with what is shown of it."""
-    _, _, negative_id, session_id, role, timestamp, active, compacted = row
-    content, tool_name, tool_calls, title, source = db.execute(
-        "SELECT m.content, m.tool_name, m.tool_calls, s.title, s.source"
-        " FROM messages m LEFT JOIN sessions s ON s.id = m.session_id WHERE m.id = ?",
-        (-negative_id,),
-    ).fetchone()
-    return Hit(
-        session_id=session_id,
-        message_id=-negative_id,
-        role=role,
-        snippet=_snippet(content, tool_name, tool_calls, literals, marks, width),
-        title=title,
-        source=source or "unknown",
-        at_us=micros(timestamp),
-        visibility=visibility(active, compacted),
-        more=more,
+def _roles_not_there(db: Connection, roles: Sequence[str]) -> list[str]:
+    absent = [
+        role
+        for role in roles
+        if not db.execute("SELECT 1 FROM messages WHERE role = ? LIMIT 1", (role,)).fetchone()
+    ]
+    if not absent:
+        return []
+    here = ", ".join(row[0] for row in db.execute("SELECT DISTINCT role FROM messages ORDER BY role"))
+    return [f"no message here is of role '{role}'; there are: {here or 'none'}" for role in absent]
+
+
+def _hits(
+    db: Connection, more: dict[int, int], marked: _Marked, marks: tuple[str, str], width: int
+) -> list[Hit]:
+    """What is shown of messages, in the order given.
+
+    Args:
+        more: by message, the further hits in its conversation.
+    """
+    rows = db.execute(
+        "SELECT m.id, m.session_id, m.role, CAST(m.timestamp AS REAL), m.active, m.compacted,"
+        " m.content, m.tool_name, m.tool_calls, s.title, s.source"
+        " FROM json_each(?) shown CROSS JOIN messages m ON m.id = shown.value"
+        " LEFT JOIN sessions s ON s.id = m.session_id",
+        (msgspec.json.encode(tuple(more)).decode(),),
     )
+    hits: dict[int, Hit] = {}
+    for row in rows:
+        message, session_id, role, at_s, active, compacted, content, name, calls, title, source = row
+        hits[message] = Hit(
+            session_id=session_id,
+            message_id=message,
+            role=role,
+            snippet=_snippet(message, (content, name, calls), marked, marks, width),
+            title=title,
+            source=source or "unknown",
+            at_us=micros(at_s),
+            visibility=visibility(active, compacted),
+            more=more[message],
+        )
+    # One that another process erased meanwhile is none.
+    return [hits[message] for message in more if message in hits]
 
 
-def _snippet(
-    content: str | None,
-    tool_name: str | None,
-    tool_calls: str | None,
-    literals: Sequence[str],
-    marks: tuple[str, str],
-    width: int,
-) -> str:
+def _snippet(message: int, text: Text, marked: _Marked, marks: tuple[str, str], width: int) -> str:
     """Where the match stands: in what was said, else in the tool's name and arguments."""
-    start, end = marks
-    said = plain_text(content)
-    called = " ".join(each for each in (tool_name, tool_calls) if each)
-    cut = snippet(said, literals, width=width, start=start, end=end)
-    if start in cut or not called:
-        return cut
-    other = snippet(called, literals, width=width, start=start, end=end)
-    return other if start in other or not said.strip() else cut
+    cuts: list[str] = []
+    for as_it_stands in (False, True) if message > marked.read_after else (False,):
+        for part in _parts(*text):
+            line, matched = cut(
+                part,
+                marked.literals,
+                beginnings=marked.beginnings,
+                as_it_stands=as_it_stands,
+                width=width,
+                marks=marks,
+            )
+            if matched:
+                return line
+            cuts.append(line)
+    return next(filter(None, cuts), "")
+
+
+def _parts(
+    content: str | bytes | None, tool_name: str | bytes | None, tool_calls: str | bytes | None
+) -> Iterator[str]:
+    """What a match may stand in; tool calls as they are, and as the index reads them."""
+    yield plain_text(content)
+    name, calls = plain_text(tool_name), plain_text(tool_calls)
+    yield f"{name} {calls}".strip()
+    if (words := unescaped(calls)) != calls:
+        yield f"{name} {words}".strip()

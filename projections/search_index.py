@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from .base import Connection
@@ -10,6 +11,9 @@ from .search_text import indexed_text
 
 TRAIL = 64
 """How many messages the index may be behind the last one; it is caught up before each search."""
+
+ROWS = 5_000
+"""How many messages one statement indexes: SQLite binds at most 32,766 values."""
 
 Text = tuple[str | bytes | None, str | bytes | None, str | bytes | None]
 """(content, tool_name, tool_calls) of a message."""
@@ -44,6 +48,12 @@ class SearchIndex:
         """A message that is a copy of one indexed before."""
         self._last = message
 
+    def follow(self, message: int) -> None:
+        """A message whose row is there already; it is indexed with the others that wait."""
+        if message - self._upto >= TRAIL:
+            self._last = message
+            self.trail()
+
     def trail(self) -> None:
         """Index what waits if it has become much; else leave it for `catch_up`."""
         if self._last is None:
@@ -76,7 +86,7 @@ class SearchIndex:
             )
         ]
         rows += self._pending
-        self._guarded(f"INSERT INTO {self._table} (rowid, text) VALUES (?, ?)", rows)
+        self._insert(rows)
         self._pending.clear()
         self._upto, self._last = self._last, None
         self._db.execute(f"UPDATE {self._state} SET indexed_upto = ?", (self._upto,))
@@ -87,7 +97,7 @@ class SearchIndex:
         if before == after or message > self._upto:
             return
         self._delete(message, before)
-        self._guarded(f"INSERT INTO {self._table} (rowid, text) VALUES (?, ?)", [(message, after)])
+        self._insert([(message, after)])
 
     def remove(self, message: int, old: Text) -> None:
         """A message leaves."""
@@ -99,6 +109,20 @@ class SearchIndex:
         self.remove(message, old)
         self._erased = True
 
+    def leave(self, rows: Sequence[tuple[int, Text]]) -> None:
+        """Messages that no search is to find any more; what waits was flushed."""
+        for message, text in rows:
+            self.remove(message, text)
+
+    def come_back(self, rows: Sequence[tuple[int, Text]]) -> None:
+        """Messages that are to be found again; what waits was flushed, and newer ones wait."""
+        found = [(message, indexed_text(*text)) for message, text in rows if message <= self._upto]
+        self._insert(found)
+
+    def purge_later(self) -> None:
+        """Messages that left before are to leave for good."""
+        self._erased = True
+
     def purge(self) -> None:
         """After an erasure, write the index anew: words that left lie in its older pieces until then."""
         if not self._erased:
@@ -107,6 +131,10 @@ class SearchIndex:
         # An index that failed no longer knows what left; it answers nothing and may as well be empty.
         how = "delete-all" if self._stale else "optimize"
         self._db.execute(f"INSERT INTO {self._table} ({self._table}) VALUES ('{how}')")
+
+    def optimise(self) -> None:
+        """Make one piece of it: a search then looks in one place."""
+        self._guarded(f"INSERT INTO {self._table} ({self._table}) VALUES (?)", [("optimize",)])
 
     def begin_bulk(self) -> None:
         """A rebuild begins: leave the pieces that each transaction writes as they are."""
@@ -120,6 +148,16 @@ class SearchIndex:
 
     def _configure(self, **options: int) -> None:
         self._guarded(f"INSERT INTO {self._table} ({self._table}, rank) VALUES (?, ?)", list(options.items()))
+
+    def _insert(self, rows: Sequence[tuple[int, str]]) -> None:
+        """Many rows a statement: between two statements SQLite waits for Python, in which another
+        thread may be busy."""
+        for first in range(0, len(rows), ROWS):
+            some = rows[first : first + ROWS]
+            places = ",".join(["(?,?)"] * len(some))
+            self._guarded(
+                f"INSERT INTO {self._table} (rowid, text) VALUES {places}", [tuple(chain.from_iterable(some))]
+            )
 
     def _delete(self, message: int, text: str) -> None:
         self._guarded(

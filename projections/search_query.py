@@ -37,17 +37,22 @@ class Query(msgspec.Struct, frozen=True):
             out.
         scan: what to look for in the messages themselves where `match` is None; None for a blank
             query.
+        beginnings: those of the literals that are the beginning of a word.
+        relaxed_literals: the literals that `relaxed` asks for.
     """
 
     match: str | None
     relaxed: str | None
     literals: tuple[str, ...]
     scan: str | None
+    beginnings: frozenset[str] = frozenset()
+    relaxed_literals: tuple[str, ...] = ()
 
 
 class _Term(msgspec.Struct, frozen=True):
     literal: str
     expression: str | None  # None where it holds no token
+    begins: bool = False
 
 
 class _Operator(msgspec.Struct, frozen=True):
@@ -74,15 +79,26 @@ def parse(query: str) -> Query:
     inner, dangling = pieces[first:last], pieces[:first] + pieces[last:]
     groups = _groups(_literal(pieces[:first]) + inner + _literal(pieces[last:]))
     match = _expression(groups)
-    relaxed = _expression(_groups(inner)) if dangling else None
-    wanted = [term.literal for group in groups for term in group.wanted]
+    relaxed_groups = _groups(inner) if dangling else []
+    relaxed = _expression(relaxed_groups)
+    relaxed = None if relaxed == match else relaxed
+    terms = [term for group in groups for term in group.wanted]
+    wanted = [term.literal for term in terms]
     operated = any(isinstance(piece, _Operator) for piece in inner)
     return Query(
         match=match,
-        relaxed=None if relaxed == match else relaxed,
-        literals=tuple(sorted(dict.fromkeys(wanted), key=len, reverse=True)),
+        relaxed=relaxed,
+        literals=_longest_first(wanted),
         scan=None if match else (wanted[0] if operated and wanted else asked) or None,
+        beginnings=frozenset(term.literal for term in terms if term.begins),
+        relaxed_literals=_longest_first(
+            term.literal for group in relaxed_groups if relaxed for term in group.wanted
+        ),
     )
+
+
+def _longest_first(literals: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(dict.fromkeys(literals), key=len, reverse=True))
 
 
 def _pieces(asked: str) -> list[_Term | _Operator]:
@@ -111,9 +127,9 @@ def _term(literal: str, *, starred: bool) -> _Term:
     text, in_run = open_end(prepare(literal))
     if not is_indexable(text):
         return _Term(literal, None)
-    prefix = "*" if in_run or (starred and ends_indexable(text.rstrip())) else ""
+    begins = starred and ends_indexable(text.rstrip())
     quoted = text.replace('"', " ").strip()
-    return _Term(literal, f'"{quoted}"{prefix}')
+    return _Term(literal, f'"{quoted}"{"*" if in_run or begins else ""}', begins)
 
 
 def _operands(pieces: Sequence[_Term | _Operator]) -> tuple[int, int]:

@@ -13,14 +13,13 @@ import sys
 import unicodedata
 from array import array
 from collections.abc import Iterator
-from operator import add
 
-STRUCTURED = "\0json:"  # how Hermes marks content that is not one string
+from ..domain.message import STRUCTURED as STRUCTURED
 
 # Frozen ranges, not categories of `unicodedata`: those differ between Python versions, and what an
 # older Python told the index a newer one must be able to take back. Letters only: a mark is no
 # token of unicode61 (see _IGNORED).
-_UNSPACED = (
+UNSPACED = (
     "\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c"  # signs that stand for or with Han
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"  # Han
     "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b16f"  # Kana
@@ -33,19 +32,20 @@ _UNSPACED = (
     "\u1075-\u1081\u108e"
     "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a\uaa7e\uaa7f"  # Myanmar, extended
 )
-_RUN = re.compile(f"[{_UNSPACED}]+")
-_ENDING = re.compile(f"(?P<pair>[{_UNSPACED}]{{2}} )?(?P<single>[{_UNSPACED}])[\\W_]*$")
+_RUN = re.compile(f"[{UNSPACED}]+")
+_RUNS = re.compile(f"([{UNSPACED}]+)")
+_ENDING = re.compile(f"(?P<pair>[{UNSPACED}]{{2}} )?(?P<single>[{UNSPACED}])[\\W_]*$")
 
 # Invisible characters that split a word for unicode61 but for no reader, and the vowel, tone and
 # voicing marks of the scripts above, which it would take for spaces. Thai is thus searched by its
 # letters, as Latin without accents.
-_IGNORABLE = (
+IGNORABLE = (
     "\u00ad\u200b-\u200d\u2060\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef\u3099\u309a"
     "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u17b4-\u17d3\u17dd"
     "\u102b-\u103e\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f"
     "\u109a-\u109d\uaa7b-\uaa7d"
 )
-_IGNORED = re.compile(f"[{_IGNORABLE}]+")
+_IGNORED = re.compile(f"[{IGNORABLE}]+")
 
 # unicode61 knows Unicode 6.1 and takes what came later for letters: a newer emoji or currency sign
 # would be glued to the word beside it. Lone surrogates cannot be written to SQLite at all.
@@ -54,7 +54,7 @@ _SEPARATORS = (
     "\U0001f000-\U0001fbef\U000e0000-\U000e007f"
 )
 _SEPARATING = re.compile(f"[{_SEPARATORS}]+")
-_SPLITTING = re.compile(f"[{_IGNORABLE}{_SEPARATORS}]")
+_SPLITTING = re.compile(f"[{IGNORABLE}{_SEPARATORS}]")
 
 # NFKC makes the same of them, one character at a time and of all that stands around; most text in
 # Chinese and Japanese holds nothing else that it would change.
@@ -66,7 +66,6 @@ _INDEXABLE = re.compile("[^\\W_\u19b0-\u19c9\u1cf2\u1cf3]")
 
 _decode_calls = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).decode
 _LETTER_ESCAPE = re.compile(r"\\[bfnrtu]")
-_SHORT_RUN_CHARS = 10
 _FEW_SIGNS = 12
 _ASCII = bytes(range(128))
 _UTF_32 = f"utf-32-{sys.byteorder[0]}e"
@@ -82,7 +81,7 @@ def indexed_text(
     if tool_name:
         text = f"{text} {_as_text(tool_name)}"
     if tool_calls:
-        text = f"{text} {_unescaped(_as_text(tool_calls))}"
+        text = f"{text} {unescaped(_as_text(tool_calls))}"
     return prepare(text)
 
 
@@ -125,7 +124,7 @@ def prepare(text: str) -> str:
     # Most of most text is ASCII: what is not is looked at without it, a tenth of the time.
     rest = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
     text = _split(text, set(_SPLITTING.findall(rest)))
-    return _RUN.sub(_pairs, text) if _RUN.search(rest) else text
+    return _paired(text) if _RUN.search(rest) else text
 
 
 def _split(text: str, signs: set[str]) -> str:
@@ -149,11 +148,6 @@ def ends_indexable(prepared: str) -> bool:
     return _INDEXABLE.match(prepared[-1:]) is not None
 
 
-def is_unspaced(char: str) -> bool:
-    """Whether a character belongs to a script that writes without spaces."""
-    return _RUN.match(char) is not None
-
-
 def open_end(prepared: str) -> tuple[str, bool]:
     """A prepared term as it stands inside a longer run, and whether it is a prefix there.
 
@@ -169,19 +163,21 @@ def open_end(prepared: str) -> tuple[str, bool]:
     return prepared[: last.end("single")], True
 
 
-def _pairs(run: re.Match[str]) -> str:
-    chars = run[0]
-    if len(chars) <= _SHORT_RUN_CHARS:
-        if len(chars) == 1:
-            return f" {chars} "
-        return f" {' '.join(map(add, chars, chars[1:]))} {chars[-1]} "
-    # Every third place is a space, every next the character, every third the one after it: done by
-    # slices of code points, a fifth of the time of a loop at 100 characters.
-    points = array("I", chars.encode(_UTF_32))
-    placed = _SPACE * (3 * len(points))
-    placed[1::3] = points
-    placed[2:-1:3] = points[1:]
-    return placed.tobytes().decode(_UTF_32) + " "
+def _paired(text: str) -> str:
+    """`text` with each run as its overlapping pairs and its last character, spaces before and after.
+
+    All runs at once, with a NUL after each: every third place is a space, every next a character, every
+    third the one after it. Run by run takes twice the time.
+    """
+    parts = _RUNS.split(text)  # what stands between runs, and every second time a run
+    runs = parts[1::2]
+    points = array("I", ("\0".join(runs) + "\0").encode(_UTF_32))
+    placed = _SPACE * (3 * len(points) - 3)
+    placed[1::3] = points[:-1]
+    placed[2::3] = points[1:]
+    pairs = placed.tobytes().decode(_UTF_32)[:-1].split("\0 \0")
+    parts[1::2] = [f"{each} " for each in (pairs[0], *(each[1:] for each in pairs[1:]))]
+    return "".join(parts)
 
 
 def _strings(value: object) -> Iterator[tuple[str, str]]:
@@ -203,7 +199,7 @@ def _is_encoded(value: str) -> bool:
     )
 
 
-def _unescaped(tool_calls: str) -> str:
+def unescaped(tool_calls: str) -> str:
     r"""Tool calls without JSON's escapes, which hide words: `\n` glues an n to the next one.
 
     Quotes and braces are no tokens, so where nothing is escaped the raw text already says the same.

@@ -76,12 +76,25 @@ OWN_COLUMNS: dict[str, str] = {
     "last_message_position": "INTEGER",
     "ended_position": "INTEGER",
     "identity_position": "INTEGER",
+    "running_turn": "TEXT",
+    "turn_since_us": "INTEGER",
+    "lease_until_us": "INTEGER",
+    "turn_gateway": "TEXT",
+    "waiting": "TEXT",
+    "resume_reason": "TEXT",
+    "resume_marked_us": "INTEGER",
+    "restarts": "INTEGER NOT NULL DEFAULT 0",
+    "suspended": "TEXT",
+    "handoff_gateway": "TEXT",
+    "handoff_deadline_us": "INTEGER",
+    "handoff_claimed_us": "INTEGER",
     "extra": "BLOB",
 }
 """Ours. `last_active_us` is the latest user or assistant message, never after it was recorded;
 `lost_key` is a key it bore and lost; `extra` (MessagePack) what no column here can bear."""
 
 COLUMNS = tuple({**SOURCE_COLUMNS, **OWN_COLUMNS})
+_NAMES = ", ".join(COLUMNS)
 NEVER_NULL = frozenset(n for n, kind in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items() if "NOT NULL" in kind)
 _KEPT: dict[str, tuple[type, ...]] = {
     "TEXT": (str, bytes, type(None)),
@@ -101,11 +114,15 @@ _SAID = frozenset({"version", "last_message_position", "message_count", "tool_ca
 class SessionRow:
     """One row, with the names of what changed."""
 
-    __slots__ = ("dirty", "fresh", "unsettled", "values")
+    __slots__ = ("deleted", "dirty", "fresh", "unsettled", "values")
 
-    def __init__(self, values: dict[str, Any], *, fresh: bool, stored: bool = False) -> None:
+    def __init__(
+        self, values: dict[str, Any], *, fresh: bool, stored: bool = False, deleted: bool = False
+    ) -> None:
         self.values = values
         self.fresh = fresh
+        self.deleted = deleted
+        """It stands among the deleted ones, where no view looks."""
         self.dirty: set[str] = set()
         self.unsettled = not stored and any(type(value) not in _KINDS[name] for name, value in values.items())
         """Some value is not yet what the table will give back."""
@@ -129,12 +146,11 @@ class SessionRow:
 class SessionRows:
     """The rows that a batch touches: loaded when first asked for, written together at its end."""
 
-    def __init__(self, db: Connection, table: str) -> None:
+    def __init__(self, db: Connection, prefix: str) -> None:
         self._db = db
-        self._table = table
+        self._tables = (f"{prefix}sessions", f"{prefix}deleted_sessions")
         self._rows: dict[str, SessionRow | None] = {}
-        self._select = f"SELECT {', '.join(COLUMNS)} FROM {table} WHERE id = ?"
-        self._insert = f"INSERT INTO {table} VALUES ({','.join('?' * len(COLUMNS))})"
+        self._insert = f"INSERT INTO {self._tables[0]} VALUES ({','.join('?' * len(COLUMNS))})"
 
     def get(self, session_id: str) -> SessionRow | None:
         """The session's row, or None where no event created it."""
@@ -149,12 +165,29 @@ class SessionRows:
         return self._load(session_id)
 
     def _load(self, session_id: str) -> SessionRow | None:
-        found = self._db.execute(self._select, (session_id,)).fetchone()
         row = None
-        if found is not None:
-            row = SessionRow(dict(zip(COLUMNS, found, strict=True)), fresh=False, stored=True)
+        for deleted, table in enumerate(self._tables):
+            found = self._db.execute(f"SELECT {_NAMES} FROM {table} WHERE id = ?", (session_id,)).fetchone()
+            if found is not None:
+                values = dict(zip(COLUMNS, found, strict=True))
+                row = SessionRow(values, fresh=False, stored=True, deleted=bool(deleted))
+                break
         self._rows[session_id] = row
         return row
+
+    def move(self, row: SessionRow, *, deleted: bool) -> None:
+        """Put a row among the deleted ones, or back."""
+        self._write([row])
+        there, here = self._tables[deleted], self._tables[row.deleted]
+        self._db.execute(f"INSERT INTO {there} SELECT * FROM {here} WHERE id = ?", (row["id"],))
+        self._db.execute(f"DELETE FROM {here} WHERE id = ?", (row["id"],))
+        row.deleted = deleted
+
+    def drop(self, row: SessionRow) -> None:
+        """Its session was erased."""
+        if not row.fresh:
+            self._db.execute(f"DELETE FROM {self._tables[row.deleted]} WHERE id = ?", (row["id"],))
+        self._rows[row["id"]] = None
 
     def create(self, session_id: str, **values: Any) -> SessionRow:
         """A new row, in place of one that a damaged history might have brought before."""
@@ -162,6 +195,7 @@ class SessionRows:
         row = SessionRow(
             {**dict.fromkeys(COLUMNS), **_DEFAULTS, "id": session_id, **values},
             fresh=replaced is None or replaced.fresh,
+            deleted=replaced is not None and replaced.deleted,
         )
         row.dirty.update(COLUMNS)
         self._rows[session_id] = row
@@ -179,8 +213,11 @@ class SessionRows:
                 row.fresh = False
             else:
                 changed = sorted(row.dirty)
+                if not changed:
+                    continue
+                sets = ", ".join(f"{name} = ?" for name in changed)
                 self._db.execute(
-                    f"UPDATE {self._table} SET {', '.join(f'{name} = ?' for name in changed)} WHERE id = ?",
+                    f"UPDATE {self._tables[row.deleted]} SET {sets} WHERE id = ?",
                     (*(row.values[name] for name in changed), row.values["id"]),
                 )
             row.dirty.clear()

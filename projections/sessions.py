@@ -9,6 +9,7 @@ import msgspec
 
 from ..domain.events import Visibility
 from .base import Connection
+from .live_columns import waiting_of
 from .tree import Segment, chain
 from .visibility import visibility
 
@@ -26,6 +27,25 @@ class SessionLine(msgspec.Struct, frozen=True):
     archived: bool
     parent_id: str | None
     end_reason: str | None
+
+
+class UnderWay(msgspec.Struct, frozen=True):
+    """What runs and waits in a session, and what a restart or a handoff left on it."""
+
+    turn: str | None = None
+    turn_since_us: int | None = None
+    lease_until_us: int | None = None
+    gateway: str | None = None
+    """Who runs the turn, where that is a gateway."""
+    waiting: int = 0
+    resume: str | None = None
+    """Why its turn was cut off, where it is to be resumed."""
+    resume_marked_us: int | None = None
+    restarts: int = 0
+    suspended: str | None = None
+    handoff: str | None = None
+    handoff_platform: str | None = None
+    handoff_error: str | None = None
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -46,6 +66,7 @@ class SessionPage(msgspec.Struct, frozen=True):
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
+    under_way: UnderWay = UnderWay()
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +80,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     tool_name: str | None
     visibility: Visibility
     copy_of: int | None
+    summary: bool = False
+    attachments: str | None = None
+    """A JSON list of objects: path, kind, text."""
 
 
 class SourceCount(msgspec.Struct, frozen=True):
@@ -114,6 +138,31 @@ def page(db: Connection, session_id: str) -> SessionPage:
         input_tokens=tokens_in or 0,
         output_tokens=tokens_out or 0,
         cost_usd=cost_usd,
+        under_way=_under_way(db, session_id),
+    )
+
+
+def _under_way(db: Connection, session_id: str) -> UnderWay:
+    row = db.execute(
+        "SELECT running_turn, turn_since_us, lease_until_us, turn_gateway, waiting, resume_reason,"
+        " resume_marked_us, restarts, suspended, handoff_state, handoff_platform, handoff_error"
+        " FROM sessions WHERE id = ?",
+        (session_id,),
+    ).fetchone()
+    turn, since_us, lease_until_us, gateway, waiting, resume, marked_us, restarts, suspended = row[:9]
+    return UnderWay(
+        turn=turn,
+        turn_since_us=since_us,
+        lease_until_us=lease_until_us,
+        gateway=None if turn is None else gateway,
+        waiting=len(waiting_of(waiting)),
+        resume=resume,
+        resume_marked_us=marked_us,
+        restarts=restarts,
+        suspended=suspended,
+        handoff=row[9],
+        handoff_platform=row[10],
+        handoff_error=row[11],
     )
 
 
@@ -144,14 +193,15 @@ def messages(
     limit = first if first is not None else last
     order = "DESC" if first is None and last is not None else "ASC"
     sql = (
-        "SELECT id, role, content, timestamp, tool_calls, tool_name, active, compacted, copy_of FROM messages"
+        "SELECT id, role, content, timestamp, tool_calls, tool_name, active, compacted, copy_of, summary,"
+        " attachments FROM messages"
         f" WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?"
     )
     rows = db.execute(sql, (*bound, -1 if limit is None else limit))
     for row in rows if order == "ASC" else reversed(list(rows)):
-        yield Message(
-            row[0], row[1], row[2], micros(row[3]), row[4], row[5], visibility(row[6], row[7]), row[8]
-        )
+        shown = visibility(row[6], row[7])
+        at_us, summary = micros(row[3]), bool(row[9])
+        yield Message(row[0], row[1], row[2], at_us, row[4], row[5], shown, row[8], summary, row[10])
 
 
 def micros(timestamp: object) -> int | None:
@@ -161,30 +211,6 @@ def micros(timestamp: object) -> int | None:
     if not -1e11 < timestamp < 1e11:  # some three thousand years; milliseconds given as seconds
         return None
     return round(timestamp * 1e6)
-
-
-def content_value(content: str | None) -> Any:
-    """Content as a value: structured content decoded, all else as it is."""
-    from .search_text import STRUCTURED  # a list needs none of that module
-
-    if content is None or not content.startswith(STRUCTURED):
-        return content
-    decoded = json_value(content[len(STRUCTURED) :])
-    return content if isinstance(decoded, str) and decoded == content[len(STRUCTURED) :] else decoded
-
-
-def json_value(text: str | None) -> Any:
-    """The value of a JSON text, or the text itself where it is malformed."""
-    if text is None:
-        return None
-    import json  # a list needs none of it
-
-    try:
-        # Not msgspec: Python's json.dumps writes lone surrogates and NaN, and only its own reader
-        # takes them back.
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def counts(db: Connection) -> list[SourceCount]:

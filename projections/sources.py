@@ -24,13 +24,15 @@ SHOWN_HERE, EDITED_HERE = 1, 2
 """Bits of `changed_here`: its visibility, its content."""
 
 _pack = msgspec.msgpack.Encoder().encode
+_unpack_key = msgspec.msgpack.Decoder(tuple[str, str, str, str, str]).decode
 
 
 class Sources(Projection):
     """Stores that were imported, their rows as last seen, and what was changed on both sides."""
 
     name: ClassVar[str] = "sources"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    of_messages: ClassVar[bool] = False
     tables: ClassVar[dict[str, str]] = {
         "source_homes": (
             "(id INTEGER PRIMARY KEY, store TEXT NOT NULL UNIQUE, path TEXT, schema_version INTEGER,"
@@ -148,7 +150,7 @@ class _Batch:
     def fold_session(self, event: Recorded, payload: Any) -> None:
         """An event of a session's stream."""
         if event.source_ref is None:
-            self.changed_here(payload)
+            self.changed_here(event, payload)
             return
         match payload:
             case e.SessionCreated(store=str() as store):
@@ -179,6 +181,11 @@ class _Batch:
                 self.db.execute(
                     f"INSERT OR REPLACE INTO {self.p}source_usage VALUES (?, ?, ?)",
                     (event.session_id, usage_key(payload), usage_digest(payload)),
+                )
+            case e.UsageRowGone():
+                self.db.execute(
+                    f"DELETE FROM {self.p}source_usage WHERE session_id = ? AND key = ?",
+                    (event.session_id, usage_key(payload)),
                 )
             case e.Payload():
                 self.session(event, payload)
@@ -237,13 +244,25 @@ class _Batch:
             if to is not None:
                 self.show((message,), to)
 
-    def changed_here(self, payload: Any) -> None:
+    def changed_here(self, event: Recorded, payload: Any) -> None:
         """Something was decided here about messages that a source may know too."""
         match payload:
             case e.MessageEdited():
                 self.mark((payload.message,), EDITED_HERE)
-            case e.MessagesRewound() | e.MessagesRestored() | e.MessagesCompacted():
+            case e.MessageEnriched():
+                self.mark((payload.message,), EDITED_HERE)
+            case e.MessagesRewound():
+                self.mark((*payload.messages, *payload.restored), SHOWN_HERE)
+            case e.MessagesRestored():
+                self.mark((*payload.messages, *payload.compacted), SHOWN_HERE)
+            case e.MessagesCompacted():
                 self.mark(payload.messages, SHOWN_HERE)
+            case e.SourceRowChanged():
+                self.settled(event)
+
+    def settled(self, event: Recorded) -> None:
+        """A person settled a conflict: the event was caused by the one that found it."""
+        self.db.execute(f"DELETE FROM {self.p}source_conflicts WHERE position = ?", (event.caused_by,))
 
     def mark(self, messages: Iterable[int], bit: int) -> None:
         """Remember it."""
@@ -258,6 +277,8 @@ class _Batch:
         """What a source says of where a key leads; `store` names the source."""
         store = getattr(payload, "store", None)
         if store is None:
+            if isinstance(payload, e.SourceRowChanged):
+                self.settled(event)
             return
         routes = f"{self.p}source_routes"
         match payload:
@@ -285,11 +306,12 @@ class _Batch:
                 self.conflicts(event, payload)
 
     def source(self, store: str) -> int:
-        """The number of the store, given at its first event."""
+        """The number of the store: the same whichever of its events are left to be told."""
         select = f"SELECT id FROM {self.p}source_homes WHERE store = ?"
         found = self.db.execute(select, (store,)).fetchone()
         if found is None:
-            self.db.execute(f"INSERT INTO {self.p}source_homes (store) VALUES (?)", (store,))
+            insert = f"INSERT INTO {self.p}source_homes (id, store) VALUES (?, ?)"
+            self.db.execute(insert, (store_number(store), store))
             found = self.db.execute(select, (store,)).fetchone()
         return int(found[0])
 
@@ -334,6 +356,17 @@ class _Batch:
             f"INSERT OR IGNORE INTO {self.p}source_erased VALUES (?)",
             [(ref,) for ref in payload.source_refs if ref is not None],
         )
+        if payload.store is not None:
+            self.source(payload.store)
+        if payload.session is not None:
+            self.db.execute(
+                f"UPDATE {self.p}source_routes SET entry = ? WHERE session_id = ?",
+                (entry_digest(None), payload.session),
+            )
+            for table in ("source_sessions", "source_usage"):
+                self.db.execute(f"DELETE FROM {self.p}{table} WHERE session_id = ?", (payload.session,))
+        for position in payload.masked:  # what is left of it is none of the source's
+            self.db.execute(f"DELETE FROM {self.p}source_messages WHERE message = ?", (position,))
         at = [(position,) for position in payload.positions]
         for table, column in (
             ("source_messages", "message"),
@@ -350,7 +383,12 @@ class _Batch:
                     self.db.execute(f"DELETE FROM {self.p}{table} WHERE session_id = ?", found)
 
 
-def usage_key(payload: e.UsageRecorded) -> bytes:
+def store_number(store: str) -> int:
+    """What stands for a store in the rows of its messages: four bytes, whatever came before it."""
+    return int.from_bytes(hashlib.blake2b(store.encode(), digest_size=4).digest(), "big")
+
+
+def usage_key(payload: e.UsageRecorded | e.UsageRowGone) -> bytes:
     """Which of a session's rows by model it is."""
     return _pack(
         (
@@ -361,6 +399,11 @@ def usage_key(payload: e.UsageRecorded) -> bytes:
             payload.task,
         )
     )
+
+
+def usage_row_gone(key: bytes) -> e.UsageRowGone:
+    """The event that tells that the row of this `usage_key` has gone."""
+    return e.UsageRowGone(*_unpack_key(key))
 
 
 def usage_digest(payload: e.UsageRecorded) -> bytes:

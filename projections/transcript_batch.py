@@ -5,31 +5,34 @@ Over 400 lines because it is one catalogue: what each event changes is to be see
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ..domain import events as e
+from ..domain.ends import SESSION_RESET, SUPERSEDED
 from ..domain.events import Recorded, Visibility
-from ..domain.source_rows import COSTS, END, MODEL, TOKENS, WORKSPACE, default
+from ..domain.source_rows import COSTS, END, HANDOFF, MODEL, TOKENS, WORKSPACE, default
 from ..domain.source_values import same, time_us
 from .base import Connection
-from .message_columns import MESSAGE_COLUMNS
+from .deletion import Deletion
+from .live_columns import LIVE, fold_live
+from .message_columns import INSERT_MESSAGE, MESSAGE_COLUMNS, SHOWN, message_row
 from .preview import preview_of
 from .search_index import SearchIndex
 from .session_rows import NEVER_NULL, SOURCE_COLUMNS, SessionRow, SessionRows
 
-_ACTIVE: dict[Visibility, tuple[int, int]] = {"live": (1, 0), "compacted": (0, 1), "rewound": (0, 0)}
 _USAGE = (*TOKENS, *COSTS)
 _FIXED = frozenset({"id", "session_id"})
 """Columns of a message that no edit changes."""
-_EDITABLE = MESSAGE_COLUMNS.keys() - {*_FIXED, "copy_of", "source_id", "extra"}
+_EDITABLE = MESSAGE_COLUMNS.keys() - {*_FIXED, "copy_of", "source_id", "summary", "extra"}
 _NEVER_NULL = frozenset(name for name, kind in MESSAGE_COLUMNS.items() if "NOT NULL" in kind)
 _TOLD: dict[type[e.Payload], tuple[str, ...]] = {
     e.SessionTitled: ("title",),
     e.SessionCompressed: END,
     e.SessionEnded: END,
+    e.SessionReset: END,
     e.SessionReopened: END,
     e.SessionArchived: ("archived",),
     e.SessionUnarchived: ("archived",),
@@ -39,6 +42,10 @@ _TOLD: dict[type[e.Payload], tuple[str, ...]] = {
     e.ModelChanged: MODEL,
     e.PromptChanged: ("system_prompt_hash",),
     e.UsageRecorded: _USAGE,
+    e.HandoffRequested: HANDOFF,
+    e.HandoffClaimed: HANDOFF,
+    e.HandoffCompleted: HANDOFF,
+    e.HandoffFailed: HANDOFF,
 }
 """Columns that an event of its own sets plainly."""
 _COUNTED = frozenset({"id", "message_count", "tool_call_count"})
@@ -48,6 +55,8 @@ _CREATED = frozenset({*e.SessionCreated.__struct_fields__, *_COUNTED})
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _calls = msgspec.json.Decoder().decode
+_json = msgspec.json.Encoder().encode
+_THESE = "id IN (SELECT value FROM json_each(?)) AND session_id = ?"
 
 
 def _bears(column: str, value: object) -> bool:
@@ -73,32 +82,34 @@ def count_calls(tool_calls: str | None) -> int:
     return len(calls) if isinstance(calls, list) else 0
 
 
-_INSERT_COLUMNS = tuple(MESSAGE_COLUMNS)
-
-
 class TranscriptBatch:
     """One batch of events on its way into the tables."""
 
     def __init__(self, db: Connection, prefix: str) -> None:
         self.db = db
         self.prefix = prefix
-        self.rows = SessionRows(db, f"{prefix}sessions")
+        self.rows = SessionRows(db, prefix)
+        self.deletion = Deletion(self)
         self.index = SearchIndex(db, prefix)
         self.messages: list[tuple[Any, ...]] = []
-        self.insert = f"INSERT INTO {prefix}messages VALUES ({','.join('?' * len(_INSERT_COLUMNS))})"
+        self.insert = INSERT_MESSAGE.format(p=prefix)
 
     def finish(self) -> None:
         """Write what is pending."""
         self.flush_messages()
         self.rows.write()
         self.index.purge()
-        self.index.trail()
 
     def flush_messages(self) -> None:
         """Write the messages so far, so that SQL sees them."""
         if self.messages:
             self.db.executemany(self.insert, self.messages)
             self.messages.clear()
+        self.deletion.flush()
+
+    def table(self, row: SessionRow) -> str:
+        """Where the messages of a session are."""
+        return f"{self.prefix}deleted_messages" if row.deleted else f"{self.prefix}messages"
 
     def fold(self, event: Recorded) -> None:  # noqa: C901  # one line an event is plainer than a table
         """One event."""
@@ -106,10 +117,17 @@ class TranscriptBatch:
         if type(payload) is e.MessageAppended:
             self.append(event, payload)
             return
+        if isinstance(payload, e.PayloadsErased):
+            self.deletion.erased(event, payload)
+            self.erase(payload)
+            for message, changes in payload.edits.items():
+                self.mask(message, changes)
         if not event.stream.startswith("session:"):
-            if isinstance(payload, e.PayloadsErased):
-                self.erase(payload)
             return
+        if isinstance(payload, e.SessionDeleted):
+            self.deletion.noted(event, payload)
+        elif isinstance(payload, e.PromptChanged):
+            self.keep_prompt(payload)
         if isinstance(payload, e.SessionCreated):
             self.create(event, payload)
             return
@@ -119,15 +137,21 @@ class TranscriptBatch:
         row["version"] = event.version
         if row["extra"] is not None:
             self.told_plainly(row, payload)
+        if type(payload) in LIVE:
+            fold_live(row, payload, event.at_us)
         match payload:
             case e.MessageEdited():
-                self.edit(row, event, payload)
+                self.edit(row, event, payload.message, payload.changes, payload.odd)
+            case e.MessageEnriched():
+                self.edit(row, event, payload.message, payload.changes, {})
             case e.MessagesRewound():
                 self.show(row, payload.messages, "rewound")
+                self.show(row, payload.restored, "live")
                 if event.source_ref is None:  # a source counts its own rewinds, and says so
                     row["rewind_count"] += 1
             case e.MessagesRestored():
                 self.show(row, payload.messages, "live")
+                self.show(row, payload.compacted, "compacted")
             case e.MessagesCompacted():
                 self.show(row, payload.messages, "compacted")
             case e.UsageRecorded():
@@ -139,6 +163,8 @@ class TranscriptBatch:
                 self.end(row, event, "compression", hard=False, ended_at=payload.ended_at)
             case e.SessionEnded():
                 self.end(row, event, payload.reason, hard=payload.hard, ended_at=payload.ended_at)
+            case e.SessionReset():
+                self.end(row, event, SESSION_RESET, hard=True, ended_at=None)
             case e.SessionReopened():
                 for column in ("ended_at", "ended_us", "end_reason", "ended_position"):
                     row[column] = None
@@ -155,11 +181,11 @@ class TranscriptBatch:
                 row["model"] = payload.model
                 row["model_config"] = payload.model_config
             case e.PromptChanged():
-                self.prompt(row, payload)
+                row["system_prompt_hash"] = payload.prompt_hash
             case e.IdentityLost() | e.IdentityRestored():
                 self.identify(row, event, payload)
             case e.SourceRowChanged():
-                self.source_row(row, payload)
+                self.source_row(row, event, payload)
             case e.SourceRowGone():
                 if payload.kind == "session":
                     row["source_gone"] = 1
@@ -168,8 +194,10 @@ class TranscriptBatch:
             case e.ErasedEvent():
                 if payload.topic == e.MessageAppended.topic:
                     row["last_message_position"] = event.position
-            case e.PayloadsErased():
-                self.erase(payload)
+            case e.SessionDeleted():
+                self.deletion.delete(row)
+            case e.SessionUndeleted():
+                self.deletion.undelete(row)
             case _:
                 pass  # an UnknownEvent of a newer writer; the projector marks that it was passed over
 
@@ -179,50 +207,25 @@ class TranscriptBatch:
         """A message, and what it changes of its session."""
         session_id = event.stream[8:]
         position = event.position
-        active, compacted = _ACTIVE[m.visibility]
-        self.messages.append(
-            (
-                position,
-                session_id,
-                m.role,
-                m.content,
-                m.tool_call_id,
-                m.tool_calls,
-                m.tool_name,
-                m.effect_disposition,
-                event.at_us / 1e6 if m.timestamp is None else m.timestamp,
-                m.token_count,
-                m.finish_reason,
-                m.reasoning,
-                m.reasoning_content,
-                m.reasoning_details,
-                m.codex_reasoning_items,
-                m.codex_message_items,
-                m.platform_message_id,
-                m.observed,
-                active,
-                compacted,
-                m.api_content,
-                m.copy_of,
-                m.source_id,
-                _pack([m.columns, m.odd]) if m.columns or m.odd else None,
-            )
-        )
-        if m.copy_of is None:
+        row = self.rows.get(session_id)
+        deleted = row is not None and row.deleted
+        (self.deletion.messages if deleted else self.messages).append(message_row(event, m))
+        if deleted:
+            pass
+        elif m.copy_of is None:
             self.index.add(position, m.content, m.tool_name, m.tool_calls)
         else:
             self.index.skip(position)
-        row = self.rows.get(session_id)
         if row is None:
             return
         values = row.said()
         values["version"] = event.version
         values["last_message_position"] = position
-        if active:
+        if m.visibility == "live":
             values["message_count"] += 1
             if m.tool_calls:
                 values["tool_call_count"] += count_calls(m.tool_calls)
-        if m.role == "user" or m.role == "assistant":
+        if (m.role == "user" or m.role == "assistant") and not m.summary:
             at_us, before = event.at_us, values["last_active_us"]
             if at_us > event.recorded_at_us:
                 at_us = event.recorded_at_us
@@ -235,84 +238,105 @@ class TranscriptBatch:
                 row["preview_message"] = position
 
     def select(self, ids: Iterable[int]) -> list[tuple[Any, ...]]:
-        """(id, active, compacted, tool_calls, content, tool_name, copy_of, session_id) of those here."""
+        """(id, active, compacted, tool_calls, content, tool_name, copy_of, session_id, table) of each."""
         self.flush_messages()
         found = []
         for each in dict.fromkeys(ids):  # one that is named twice is hidden once
-            row = self.db.execute(
-                "SELECT id, active, compacted, tool_calls, content, tool_name, copy_of, session_id"
-                f" FROM {self.prefix}messages WHERE id = ?",
-                (each,),
-            ).fetchone()
-            if row is not None:
-                found.append(row)
+            for table in (f"{self.prefix}messages", f"{self.prefix}deleted_messages"):
+                row = self.db.execute(
+                    "SELECT id, active, compacted, tool_calls, content, tool_name, copy_of, session_id"
+                    f" FROM {table} WHERE id = ?",
+                    (each,),
+                ).fetchone()
+                if row is not None:
+                    found.append((*row, table))
+                    break
         return found
 
     def show(self, row: SessionRow, ids: Sequence[int], to: Visibility) -> None:
-        """Give messages another visibility; counts follow."""
-        active, compacted = _ACTIVE[to]
-        for found in self.select(ids):
-            if found[7] != row["id"]:
-                continue  # of another session: not this one's to show or hide
-            if bool(found[1]) != bool(active):
-                step = 1 if active else -1
-                row["message_count"] += step
-                row["tool_call_count"] += step * count_calls(found[3])
-            self.db.execute(
-                f"UPDATE {self.prefix}messages SET active = ?, compacted = ? WHERE id = ?",
-                (active, compacted, found[0]),
+        """Give messages another visibility; counts follow. Those of another session stay as they are."""
+        if not ids:
+            return
+        active, compacted = SHOWN[to]
+        self.flush_messages()
+        table, these = self.table(row), (_json(ids).decode(), row["id"])
+        moving = [
+            tool_calls
+            for was_active, tool_calls in self.db.execute(
+                f"SELECT active, tool_calls FROM {table} WHERE {_THESE}", these
             )
+            if bool(was_active) != bool(active)
+        ]
+        step = 1 if active else -1
+        row["message_count"] += step * len(moving)
+        row["tool_call_count"] += step * sum(count_calls(each) for each in moving if each)
+        self.db.execute(
+            f"UPDATE {table} SET active = ?, compacted = ? WHERE {_THESE}", (active, compacted, *these)
+        )
         self.preview(row)
 
-    def edit(self, row: SessionRow, event: Recorded, payload: e.MessageEdited) -> None:
+    def edit(
+        self,
+        row: SessionRow,
+        event: Recorded,
+        message: int,
+        values: Mapping[str, Any],
+        odd: Mapping[str, e.Odd],
+    ) -> None:
         """Other values in one message; the index is told the old text and the new."""
-        before = self.select([payload.message])
+        before = self.select([message])
         if not before or before[0][7] != row["id"]:
             return
         changes = {
             column: value
-            for column, value in payload.changes.items()
+            for column, value in values.items()
             if column in _EDITABLE and not (value is None and column in _NEVER_NULL)
         }
-        changes |= self.extra_of(payload, changes)
+        table = before[0][8]
+        changes |= self.extra_of(table, message, values, odd, changes)
         if not changes:
             return
         self.index.flush()
         self.db.execute(
-            f"UPDATE {self.prefix}messages SET {', '.join(f'{name} = ?' for name in changes)} WHERE id = ?",
-            (*changes.values(), payload.message),
+            f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in changes)} WHERE id = ?",
+            (*changes.values(), message),
         )
         # As it stands in the table now: SQLite may have made text of a number.
-        (_, was_active, _, old_calls, old_content, old_name, copy_of, _) = before[0]
-        (_, active, _, calls, content, name, _, _) = self.select([payload.message])[0]
-        if copy_of is None:
-            self.index.replace(payload.message, (old_content, old_name, old_calls), (content, name, calls))
+        (_, was_active, _, old_calls, old_content, old_name, copy_of, _, _) = before[0]
+        (_, active, _, calls, content, name, _, _, _) = self.select([message])[0]
+        if copy_of is None and not row.deleted:
+            self.index.replace(message, (old_content, old_name, old_calls), (content, name, calls))
         row["message_count"] += bool(active) - bool(was_active)
         row["tool_call_count"] += count_calls(calls) * bool(active) - count_calls(old_calls) * bool(
             was_active
         )
         self.preview(row)
         if not changes.keys().isdisjoint(("timestamp", "role")):
-            self.said_at(row, event, payload.message)
+            self.said_at(row, event, message)
 
-    def extra_of(self, payload: e.MessageEdited, borne: dict[str, Any]) -> dict[str, bytes | None]:
+    def extra_of(
+        self,
+        table: str,
+        message: int,
+        values: Mapping[str, Any],
+        odd: Mapping[str, e.Odd],
+        borne: Mapping[str, Any],
+    ) -> dict[str, bytes | None]:
         """The message's `extra` after an edit whose other values the columns bear, where it changes."""
-        packed = self.db.execute(
-            f"SELECT extra FROM {self.prefix}messages WHERE id = ?", (payload.message,)
-        ).fetchone()[0]
-        columns, odd = _unpack(packed) if packed else ({}, {})
-        for column, value in payload.changes.items():
+        packed = self.db.execute(f"SELECT extra FROM {table} WHERE id = ?", (message,)).fetchone()[0]
+        columns, odds = _unpack(packed) if packed else ({}, {})
+        for column, value in values.items():
             columns.pop(column, None)
-            odd.pop(column, None)
+            odds.pop(column, None)
             if column not in borne and column not in _FIXED and value is not None:
                 columns[column] = value
-        extra = _extra(columns, {**odd, **payload.odd})
+        extra = _extra(columns, {**odds, **odd})
         return {} if extra == packed else {"extra": extra}
 
     def said_at(self, row: SessionRow, event: Recorded, message: int) -> None:
         """An edited message may be later activity than was known; what counted once stays counted."""
         role, timestamp = self.db.execute(
-            f"SELECT role, timestamp FROM {self.prefix}messages WHERE id = ?", (message,)
+            f"SELECT role, timestamp FROM {self.table(row)} WHERE id = ?", (message,)
         ).fetchone()
         at_us = time_us(timestamp)
         if role in ("user", "assistant") and at_us is not None:
@@ -326,12 +350,14 @@ class TranscriptBatch:
             if row is not None and mark.active_us is not None and mark.role in ("user", "assistant"):
                 row["last_active_us"] = max(row["last_active_us"] or mark.active_us, mark.active_us)
         for found in self.select(payload.positions):
-            message, active, _, tool_calls, content, tool_name, copy_of, session_id = found
-            self.index.flush()
-            if copy_of is None:
-                self.index.erase(message, (content, tool_name, tool_calls))
-            self.db.execute(f"DELETE FROM {self.prefix}messages WHERE id = ?", (message,))
+            message, active, _, tool_calls, content, tool_name, copy_of, session_id, table = found
             row = self.rows.get(session_id)
+            self.index.flush()
+            if row is not None and row.deleted:
+                self.index.purge_later()
+            elif copy_of is None:
+                self.index.erase(message, (content, tool_name, tool_calls))
+            self.db.execute(f"DELETE FROM {table} WHERE id = ?", (message,))
             if row is None:
                 continue
             if active:
@@ -339,12 +365,32 @@ class TranscriptBatch:
                 row["tool_call_count"] -= count_calls(tool_calls)
             self.preview(row)
 
+    def mask(self, message: int, changes: dict[str, Any]) -> None:
+        """What was forgotten of a message leaves its row, and the index for good."""
+        found = self.select([message])
+        if not found or not changes:
+            return
+        (_, active, _, old_calls, old_content, old_name, copy_of, session_id, table) = found[0]
+        row = self.rows.get(session_id)
+        self.index.flush()
+        self.db.execute(
+            f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in changes)} WHERE id = ?",
+            (*changes.values(), message),
+        )
+        (_, _, _, calls, content, name, _, _, _) = self.select([message])[0]
+        if copy_of is None and not (row is not None and row.deleted):
+            self.index.replace(message, (old_content, old_name, old_calls), (content, name, calls))
+        self.index.purge_later()
+        if row is not None:
+            row["tool_call_count"] += (count_calls(calls) - count_calls(old_calls)) * bool(active)
+            self.preview(row)
+
     def preview(self, row: SessionRow) -> None:
         """Find the first real message again, after one may have gone or changed."""
         self.flush_messages()
         row["preview"], row["preview_message"] = None, None
         for message, content in self.db.execute(
-            f"SELECT id, content FROM {self.prefix}messages"
+            f"SELECT id, content FROM {self.table(row)}"
             # From its creation on: a rebuild makes indexes last, and must not read all that came before.
             " WHERE session_id = ? AND id > ? AND role = 'user' AND (active OR compacted) ORDER BY id",
             (row["id"], row["created_position"]),
@@ -392,10 +438,12 @@ class TranscriptBatch:
         self, row: SessionRow, event: Recorded, reason: str | None, *, hard: bool, ended_at: float | None
     ) -> None:
         """The session ended; a hard end outranks a soft one and is not overwritten."""
-        if row["hard_end"] and not hard:
+        superseded = reason == SUPERSEDED
+        if row["hard_end"] and not hard and not superseded:
             return
-        row["ended_at"] = event.at_us / 1e6 if ended_at is None else ended_at
-        row["ended_us"] = event.at_us
+        if not superseded or row["ended_us"] is None:
+            row["ended_at"] = event.at_us / 1e6 if ended_at is None else ended_at
+            row["ended_us"] = event.at_us
         row["end_reason"] = reason
         row["hard_end"] = int(hard)
         row["ended_position"] = event.position
@@ -413,9 +461,8 @@ class TranscriptBatch:
             row[column] = value
         self.columns(row, payload.columns)
 
-    def prompt(self, row: SessionRow, payload: e.PromptChanged) -> None:
-        """Which prompt; its text once."""
-        row["system_prompt_hash"] = payload.prompt_hash
+    def keep_prompt(self, payload: e.PromptChanged) -> None:
+        """A prompt's text, once; also of a session that was erased, where others have the prompt too."""
         if payload.text is not None and payload.prompt_hash is not None:
             self.db.execute(
                 f"INSERT OR IGNORE INTO {self.prefix}system_prompts VALUES (?, ?)",
@@ -425,9 +472,12 @@ class TranscriptBatch:
     def identify(
         self, row: SessionRow, event: Recorded, payload: e.IdentityLost | e.IdentityRestored
     ) -> None:
-        """Routing identity as it is now; a key that went is remembered."""
-        if row["session_key"] is not None and payload.now.get("session_key", "") is None:
+        """Routing identity as it is now; a key that was lost is remembered."""
+        lost = isinstance(payload, e.IdentityLost) and payload.now.get("session_key", "") is None
+        if lost and row["session_key"] is not None:
             row["lost_key"] = row["session_key"]
+        if "parent_kind" in payload.now:
+            row["parent_kind"] = payload.now["parent_kind"]
         for column, value in payload.now.items():
             if _bears(column, value) and column not in _COUNTED:
                 row[column] = value
@@ -435,11 +485,12 @@ class TranscriptBatch:
             row["lost_key"] = None
         row["identity_position"] = event.position
 
-    def source_row(self, row: SessionRow, payload: e.SourceRowChanged) -> None:
+    def source_row(self, row: SessionRow, event: Recorded, payload: e.SourceRowChanged) -> None:
         """Values that the source changed and that were not changed here."""
         if payload.kind != "session":
             return
-        row["source_gone"] = 0
+        if event.source_ref is not None:  # else a person settled a conflict, and has not seen the source
+            row["source_gone"] = 0
         self.columns(
             row,
             {k: v for k, v in payload.changes.items() if k not in payload.conflicts},

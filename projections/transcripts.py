@@ -17,10 +17,17 @@ class Transcripts(Projection):
     """What was said, session by session, and where to find it."""
 
     name: ClassVar[str] = "transcripts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     tables: ClassVar[dict[str, str]] = {
         "sessions": f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})",
         "messages": f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})",
+        "deleted_sessions": f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})",
+        "deleted_messages": f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})",
+        "deletions": (
+            "(session_id TEXT PRIMARY KEY, position INTEGER NOT NULL, at_us INTEGER NOT NULL,"
+            " actor TEXT NOT NULL, reason TEXT, erase_after_us INTEGER NOT NULL,"
+            " messages INTEGER NOT NULL, with_parent TEXT, erased_position INTEGER) WITHOUT ROWID"
+        ),
         "system_prompts": "(hash TEXT PRIMARY KEY, prompt TEXT NOT NULL) WITHOUT ROWID",
         "search_state": "(one INTEGER PRIMARY KEY, indexed_upto INTEGER NOT NULL, stale TEXT)",
     }
@@ -32,15 +39,26 @@ class Transcripts(Projection):
         "messages_by_platform_id": (
             "messages (session_id, platform_message_id) WHERE platform_message_id IS NOT NULL"
         ),
+        "deleted_messages_by_session": "deleted_messages (session_id, id)",
+        "deletions_by_time": "deletions (erase_after_us) WHERE erased_position IS NULL",
         "messages_not_live": "messages (session_id) WHERE active = 0",
         "sessions_by_parent": "sessions (parent_session_id, parent_kind) WHERE parent_session_id IS NOT NULL",
         "sessions_by_key": "sessions (session_key) WHERE session_key IS NOT NULL",
+        "sessions_by_chat": "sessions (chat_id) WHERE session_key IS NULL AND chat_id IS NOT NULL",
         "sessions_by_title": "sessions (title) WHERE title IS NOT NULL",
         "sessions_by_activity": (
             "sessions (coalesce(last_active_us, started_us) DESC, id, archived, source, parent_kind)"
         ),
+        "sessions_in_a_turn": "sessions (turn_gateway) WHERE running_turn IS NOT NULL",
+        "sessions_to_resume": "sessions (resume_reason) WHERE resume_reason IS NOT NULL",
+        "sessions_by_handoff": "sessions (handoff_state, started_us) WHERE handoff_state IS NOT NULL",
         "sessions_by_kind": "sessions (parent_kind, archived, source, message_count)",
     }
+
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__(prefix)
+        self._left: SearchIndex | None = None
+        """With the texts of the last fold, where a rebuild leaves them to `settle`."""
 
     def create(self, db: Connection) -> None:
         """Make the tables, empty, with the index's watermark at 0."""
@@ -60,13 +78,17 @@ class Transcripts(Projection):
         return {
             "sessions": "SELECT * FROM {p}sessions ORDER BY id",
             "messages": "SELECT * FROM {p}messages ORDER BY id",
+            "deleted_sessions": "SELECT * FROM {p}deleted_sessions ORDER BY id",
+            "deleted_messages": "SELECT * FROM {p}deleted_messages ORDER BY id",
+            "deletions": "SELECT * FROM {p}deletions ORDER BY session_id",
             "system_prompts": "SELECT * FROM {p}system_prompts ORDER BY hash",
             "search": "SELECT id, sz FROM {p}search_docsize ORDER BY id",
         }
 
     def settle(self, db: Connection) -> None:
         """Index the messages that trail behind."""
-        SearchIndex(db, self.prefix).catch_up()
+        index, self._left = self._left or SearchIndex(db, self.prefix), None
+        index.catch_up()
 
     def fold(self, events: Sequence[Recorded], db: Connection) -> None:
         """Fold a batch: session rows in memory, messages in bulk, both written before it ends."""
@@ -74,3 +96,7 @@ class Transcripts(Projection):
         for event in events:
             batch.fold(event)
         batch.finish()
+        if self.prefix:
+            self._left = batch.index
+        else:
+            batch.index.trail()

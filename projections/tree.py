@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .base import Connection
+from .deletions import is_deleted
 
 CONTINUATION = "continuation"
 ROOT = "root"
@@ -40,6 +41,8 @@ class Node(msgspec.Struct, frozen=True):
     archived: bool
     last: tuple[bool, ...]
     missing: bool = False
+    deleted: bool = False
+    """It is missing since it was deleted, or pruned."""
     again: bool = False
 
 
@@ -145,7 +148,19 @@ def tree(db: Connection, session_id: str) -> Iterator[Node]:
         at, parent, kind, last = waiting.pop()
         row = db.execute(_NODE, (at,)).fetchone()
         if row is None:
-            yield Node(at, kind or ROOT, parent, None, None, 0, None, False, last, missing=True)
+            yield Node(
+                at,
+                kind or ROOT,
+                parent,
+                None,
+                None,
+                0,
+                None,
+                False,
+                last,
+                missing=True,
+                deleted=is_deleted(db, at),
+            )
         else:
             yield Node(
                 at,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ..domain.events import Recorded, UsageRecorded
+from ..domain.events import PayloadsErased, Recorded, UsageRecorded
 from .base import Connection, Projection
 
 _KEY = ("session_id", "model", "billing_provider", "billing_base_url", "billing_mode", "task")
@@ -30,6 +30,7 @@ class Usage(Projection):
 
     name: ClassVar[str] = "usage"
     version: ClassVar[int] = 1
+    of_messages: ClassVar[bool] = False
     tables: ClassVar[dict[str, str]] = {
         "session_model_usage": (
             "(session_id TEXT NOT NULL, model TEXT NOT NULL, billing_provider TEXT NOT NULL,"
@@ -52,6 +53,11 @@ class Usage(Projection):
         for event in events:
             if isinstance(event.payload, UsageRecorded) and event.payload.model is not None:
                 self._use(event.session_id, event.payload, db)
+            elif isinstance(event.payload, PayloadsErased) and event.payload.session is not None:
+                db.execute(
+                    f"DELETE FROM {self.t('session_model_usage')} WHERE session_id = ?",
+                    (event.payload.session,),
+                )
 
     def _use(self, session_id: str, p: UsageRecorded, db: Connection) -> None:
         key = (session_id, p.model, p.billing_provider, p.billing_base_url, p.billing_mode, p.task)

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from ..domain.facts import ConflictFacts, RouteFacts, SessionFacts, World
 from ..domain.keys import platform_of
 from .base import Connection
@@ -103,10 +105,41 @@ def message_at(db: Connection, session_id: str, at_us: int) -> int | None:
     """The position of the user's or assistant's message of a time that `MessageTimes` gave."""
     rows = db.execute(
         "SELECT id, timestamp FROM messages WHERE session_id = ? AND role IN ('user', 'assistant')"
+        " AND NOT summary"
         " ORDER BY id",
         (session_id,),
     )
     return next((position for position, at in rows if _us(at) == at_us), None)
+
+
+class Place(Struct, frozen=True):
+    """What a session's row says of where it was."""
+
+    chat_id: str | None = None
+    user_id: str | None = None
+    origin_json: str | None = None
+    title: str | None = None
+
+
+def place(db: Connection, session_id: str) -> Place:
+    """Where a session was; nothing is known of one that is not here."""
+    row = db.execute(
+        "SELECT chat_id, user_id, origin_json, title FROM sessions WHERE id = ?", (session_id,)
+    ).fetchone()
+    return Place(*(each if isinstance(each, str) else None for each in row or ()))
+
+
+def platform_sides(db: Connection, donor: str, orphan: str) -> tuple[str | None, str | None]:
+    """The platform's ids of the donor's last message that has one, and of the orphan's first."""
+    found = []
+    for session_id, order in ((donor, "DESC"), (orphan, "ASC")):
+        row = db.execute(
+            "SELECT platform_message_id FROM messages WHERE session_id = ?"
+            f" AND platform_message_id IS NOT NULL ORDER BY id {order} LIMIT 1",
+            (session_id,),
+        ).fetchone()
+        found.append(None if row is None else str(row[0]))
+    return found[0], found[1]
 
 
 class MessageTimes:
@@ -143,7 +176,8 @@ class MessageTimes:
         if session is None or session.last_active_us is None:
             return []
         rows = self._db.execute(
-            "SELECT timestamp FROM messages WHERE session_id = ? AND role IN ('user', 'assistant')",
+            "SELECT timestamp FROM messages WHERE session_id = ? AND role IN ('user', 'assistant')"
+            " AND NOT summary",
             (session_id,),
         )
         # The last activity counts though its message may have been erased since.

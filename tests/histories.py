@@ -157,7 +157,7 @@ class History:
         payload = e.PayloadsErased(list(positions), "test")
         version = 1 + self.log.stream_version(stream)
         self._versions[stream] = version
-        return self.log.erase(positions, draft(stream, version, payload, self.now_us))
+        return self.log.erase(positions, draft(stream, version, payload, self.now_us))[0]
 
 
 @contextmanager

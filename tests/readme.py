@@ -47,6 +47,7 @@ SESSION = {
     "why": ["retold why 1001"],
     "search": ["retold search '\"type constructor\"'", "retold search 세션 --limit 1"],
     "verify": ["retold verify"],
+    "week": ["retold demo --week"],
 }
 """What is shown, in the order in which it is run, on one home."""
 

@@ -29,3 +29,4 @@ def test_a_case_is_held_by_tests_that_exist(case: str, tests: str) -> None:
 
     assert named, case
     assert set(named) <= EVERY, set(named) - EVERY
+    assert any(name.startswith(f"test_{case.lower()}_") for name in named), case

@@ -11,6 +11,7 @@ from ...domain.audit import Finding, audit, concerns, explain
 from ...domain.chats import Candidate, Chats
 from ...domain.errors import NoSuchChat
 from ...domain.facts import RouteFacts, SessionFacts, World, keyless_by_nature
+from ...infrastructure.happened import UndatedRoute
 from ...infrastructure.reading import View
 from ...projections.chat_names import find_chat
 from ...projections.world import chat_sources, world
@@ -26,6 +27,8 @@ class Answer(Struct, frozen=True, kw_only=True):
         route: the decision that holds, None where the key leads nowhere.
         names: how the text calls each session: its title where that is its own, else its id.
         by_nature: the session is of a source that has no keys here.
+        undated: the route that an import found later, where it is not on record where the key led at the
+            time that was asked about.
     """
 
     world: World
@@ -38,6 +41,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     names: dict[str, str]
     told: Told
     by_nature: bool = False
+    undated: UndatedRoute | None = None
 
 
 def answer_for(view: View, chat: str) -> Answer:
@@ -75,7 +79,14 @@ def _of_key(view: View, known: World, key: str) -> Answer:
         sessions=sessions,
         names=_names(sessions),
         told=tell(view, known, key, sessions, told.findings),
+        undated=_undated(view, known, key),
     )
+
+
+def _undated(view: View, known: World, key: str) -> UndatedRoute | None:
+    if view.as_of is None or known.routes.get(key):
+        return None
+    return next((each for each in view.as_of.undated.routes if each.key == key), None)
 
 
 def _of_session(view: View, known: World, session: SessionFacts) -> Answer:

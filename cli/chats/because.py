@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ...domain import events as e
 from ...domain.facts import RouteFacts
+from ...infrastructure.happened import UndatedRoute
 from ..paragraphs import day_and_clock
 from .answer import Answer
 
@@ -14,11 +15,23 @@ _SAID = {
     "reset": "a reset of the chat began it",
     "idle": "the chat had been idle for too long, so a new session began",
     "daily": "the daily reset was due, so a new session began",
+    "suspended": "the session before had been stopped, so a new one began",
+    "resume_expired": "a restart had cut the session before off, for too long to go on with it",
+    "delete": "the session before was deleted",
+    "undo": "an undo led it here again",
     "compression": "the session before it was compressed, and goes on here",
     "resume": "somebody in the chat went back to it with /resume",
+    "branch": "somebody in the chat branched it off",
     "handoff": "it was handed over to this chat",
     "recovery": "the chat had lost its way, and a recovery chose this session",
     "repair": "a repair gave it the chat's key",
+}
+_CLOSED = {
+    "idle": "the chat had been idle for too long; its next message begins a new session",
+    "daily": "the daily reset was due; the chat's next message begins a new session",
+    "delete": "the session that the chat led to was deleted; its next message begins a new one",
+    "repair": "a repair let the chat lead nowhere; its next message begins a new session",
+    "undo": "an undo let the chat lead nowhere, as it had before; its next message begins a new session",
 }
 _FOLLOWS = ("compression",)
 
@@ -28,9 +41,12 @@ def because(answer: Answer, names: Mapping[str, str], now_us: int) -> Iterator[s
     if answer.key is None or answer.route is None:
         if answer.key is not None:
             history = answer.world.routes.get(answer.key)
-            if history:
+            if answer.undated is not None:
+                yield _found_later(answer.undated, now_us)
+            elif history:
                 closed = history[-1]
-                yield f"the key was closed (#{closed.position}, {day_and_clock(closed.at_us, now_us)})."
+                why = _CLOSED.get(closed.cause, "the key was closed")
+                yield f"{why} (#{closed.position}, {day_and_clock(closed.at_us, now_us)})."
             else:
                 yield "no routing table that was imported names this key, and no decision here does."
         return
@@ -50,7 +66,7 @@ def _decision(answer: Answer, route: RouteFacts, names: Mapping[str, str], now_u
         return
     said = _SAID.get(route.cause, f"it was decided: {route.cause}")
     moved = ""
-    if route.previous_id is not None and route.cause in ("recovery", "resume", "handoff", "repair"):
+    if route.previous_id is not None and route.cause in ("recovery", "resume", "branch", "handoff", "repair"):
         moved = f"; until then it led to {names.get(route.previous_id, route.previous_id)}"
     yield f"{said} {where}{moved}."
     event = answer.told.routes.get(route.position)
@@ -62,6 +78,15 @@ def _decision(answer: Answer, route: RouteFacts, names: Mapping[str, str], now_u
         yield f"It weighed {name} (last used {used}): {candidate.verdict}."
     if event.payload.evidence:
         yield f"It went by: {'; '.join(event.payload.evidence)}."
+
+
+def _found_later(route: UndatedRoute, now_us: int) -> str:
+    """Of a time at which nobody can say where the key led."""
+    by = f"an import found the key's route later (#{route.position}, {day_and_clock(route.found_us, now_us)})"
+    if route.touched_us is None:
+        return f"{by}; since when it stood so is not on record."
+    touched = day_and_clock(route.touched_us, now_us)
+    return f"{by}, last touched {touched} by its own words; where it led before that is not on record."
 
 
 def _imported(answer: Answer, route: RouteFacts, names: Mapping[str, str], now_us: int) -> str:

@@ -9,7 +9,6 @@ from ...domain.audit import Finding
 from ...domain.chats import Candidate
 from ...domain.ends import SWITCH, is_compression
 from ...domain.keys import describe
-from ...domain.shell import shell_word
 from ...infrastructure.reading import View
 from ..output import cell_width, plural, visible
 from ..paragraphs import NARROW, day, day_and_clock, hanging, ranges, short, text_width, wrap
@@ -19,6 +18,7 @@ from .lost import lost
 from .timeline import Moment, named
 from .verdicts import verdict
 
+UNKNOWN = "(unknown)"
 _INDENT = 13
 _WIDER = 15
 _NAME = 28
@@ -93,6 +93,8 @@ def _sound(answer: Answer, now_us: int) -> str:
         if session.message_count == 0:
             return "Sound: it has no key, and no message that could be missed."
         return "Sound: it has no key, and is none that a chat would lead to."
+    if answer.undated is not None:
+        return f"Unknown: where the chat led on {day_and_clock(now_us, now_us)} is not on record."
     if answer.route is None:
         return "The chat leads nowhere: its next message begins a new session."
     left = [each for each in answer.sessions if each.end_reason == SWITCH and each.ended_us is not None]
@@ -115,7 +117,7 @@ def _sessions(view: View, answer: Answer, width: int) -> list[str]:
     if answer.route is not None:
         rows.append(("leads to", answer.route.session_id))
     elif answer.key is not None:
-        rows.append(("leads to", ""))
+        rows.append(("leads to", "" if answer.undated is None else UNKNOWN))
     else:
         rows.append(("session", answer.session_id or ""))
     for finding in answer.findings:
@@ -153,6 +155,8 @@ def _sessions(view: View, answer: Answer, width: int) -> list[str]:
 
 def _row(view: View, answer: Answer, session_id: str) -> tuple[str, str, str]:
     """Name, id and state."""
+    if session_id == UNKNOWN:
+        return UNKNOWN, "", ""
     session = answer.world.sessions.get(session_id)
     if session is None:
         return ("", session_id, "does not exist here") if session_id else ("nothing", "", "")
@@ -302,14 +306,5 @@ def _commands(label: str, paragraphs: Iterable[str], width: int) -> Iterator[str
 
 
 def _remedies(answer: Answer, home: str) -> list[str]:
-    """Commands that exist; `why` itself is no remedy for whoever reads it."""
-    found = [each.remedy for each in answer.findings if not each.remedy.startswith("retold why ")]
-    if found or not answer.findings:
-        return [each + home for each in dict.fromkeys(found)]
-    last = max(answer.sessions, key=lambda each: each.last_active_us or each.started_us, default=None)
-    if last is None:
-        return ["none yet that moves the chat"]
-    return [
-        "none yet that moves the chat; to read its last talk:",
-        f"retold sessions show {shell_word(last.id)}{home}",
-    ]
+    """The commands that mend it, each once."""
+    return [each + home for each in dict.fromkeys(each.remedy for each in answer.findings)]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...domain import events as e
 from ...domain.audit import Finding
-from ...domain.ends import SWITCH, is_hard
+from ...domain.ends import SUPERSEDED, SWITCH, is_hard
 from ...domain.events import Recorded, session_stream
 from ...domain.facts import RouteFacts, SessionFacts, World
 from ...infrastructure.reading import View
@@ -26,18 +26,24 @@ _BEGINS = {
     "reset": "begins after a reset",
     "idle": "begins, as the chat had been idle",
     "daily": "begins, as a new day had",
+    "suspended": "begins, as the one before had been stopped",
+    "resume_expired": "begins, as the one before was cut off too long ago",
 }
 _MOVES = {
     "first_message": "the chat leads to {0}",
     "reset": "a reset leads the chat to {0}",
     "idle": "the chat had been idle; it leads to {0}",
     "daily": "a new day; the chat leads to {0}",
+    "suspended": "the one before had been stopped; the chat leads to {0}",
+    "resume_expired": "the one before was cut off too long ago; the chat leads to {0}",
     "compression": "the chat follows the compression to {0}",
     "resume": "a /resume leads the chat to {0}",
+    "branch": "a branch: the chat leads to {0}",
     "handoff": "a handoff leads the chat to {0}",
     "recovery": "a recovery leads the chat to {0}",
     "repair": "a repair leads the chat to {0}",
     "import": "an import finds the chat leading to {0}",
+    "undo": "an undo leads the chat to {0}",
 }
 _ENDS = {
     "session_reset": "is closed by a reset",
@@ -45,8 +51,17 @@ _ENDS = {
     "idle": "is closed, as it had been idle",
     "daily": "is closed by the daily reset",
     SWITCH: "is left by a /resume or a handoff",
+    SUPERSEDED: "is put aside by a repair",
 }
 
+_RESETS = {
+    "person": "a reset",
+    "idle": "the reset of a chat that is idle",
+    "daily": "the daily reset",
+    "daily_and_idle": "the daily reset of a chat that is idle",
+    "suspended": "a reset, as it had been stopped",
+    "resume_expired": "a reset, as it was cut off too long ago",
+}
 
 _MARK = "\0"
 _MARKED = re.compile(r"\0([^\0]*)\0")
@@ -114,11 +129,10 @@ def tell(
 
 def _events(view: View, stream: str) -> list[Recorded]:
     """What the stream held at the point that the answer is for; messages left out."""
-    at_us = None if view.point is None else view.point.at_us
     return [
         event
         for event in view.log.stream_events(stream, without_messages=True)
-        if event.position <= view.known_at and (at_us is None or event.version == 1 or event.at_us <= at_us)
+        if event.position <= view.known_at and (view.as_of is None or view.as_of.had_happened(event))
     ]
 
 
@@ -225,6 +239,9 @@ class _Teller:
         match event.payload:
             case e.SessionCompressed(continuation=child):
                 return f"{name} is compressed, goes on as {_marked(child)}"
+            case e.SessionReset(rule=rule) as reset:
+                put_off = ", put off until a turn was over" if reset.deferred else ""
+                return f"{name} is closed by {_RESETS.get(rule, 'a reset')}{put_off}"
             case e.SessionEnded(reason=reason):
                 how = _ENDS.get(reason or "")
                 if how is None:
@@ -253,8 +270,10 @@ class _Teller:
                     text = _MOVES.get(cause, "the chat leads to {0}").format(_marked(session_id))
                     if previous is not None and cause not in _BEGINS:
                         text += f", away from {_marked(previous)}"
-                case e.RouteClosed():
+                case e.RouteClosed(cause=cause):
+                    begins = cause in _BEGINS or cause == "delete"
                     text = "the chat leads nowhere from here on"
+                    text += "; its next message begins a new session" if begins else ""
                 case e.SourceRowGone():
                     text = "the entry is gone from the store it was imported from"
                 case _:

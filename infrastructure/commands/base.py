@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
-from ...domain.errors import BadUsage, SessionExists
-from ...domain.events import Payload, session_stream
+from ...domain import turns
+from ...domain.ends import SWITCH
+from ...domain.errors import NoSuchSession, ProjectionDamaged, SessionExists
+from ...domain.events import Event, Payload, TurnQueued, session_stream
+from ...domain.ids import refuse_unsafe_session
 from ...domain.session import Session
-from ...domain.text import scrub
-from ..clock import now_us
+from ...projections.base import Connection
 from ..decisions import Decisions, Saved, event
 
 
@@ -20,8 +22,25 @@ class Commands(Decisions):
     """Base of every group of commands."""
 
     def refuse_existing(self, session_id: str) -> None:
+        """Raise SessionExists where a session of this id was ever created."""
         if self.exists(session_id):
             raise SessionExists(f"session {session_id} exists already", hint="choose another id")
+
+    def caught_up(self, *projections: str) -> Connection:
+        """The projections as of now, for a decision that asks those that are named.
+
+        Raises:
+            ProjectionDamaged: one of them is set aside, and what it would say is not known.
+            StoreBusy: another process folds for longer than the limit.
+        """
+        aside = self.projector.catch_up().detached
+        for name in projections:
+            if name in aside:
+                raise ProjectionDamaged(
+                    f"the projection {name} cannot be told: {aside[name]}; nothing was written",
+                    hint=f"tell it again with: retold projections rebuild {name}",
+                )
+        return self.state.reader()
 
     def change_session(
         self, session_id: str, choose: Callable[[Session], Payload | None], at_us: int | None
@@ -33,11 +52,27 @@ class Commands(Decisions):
             payload = choose(state)
             if payload is None:
                 return Saved(session_id, ())
-            at = now_us() if at_us is None else at_us
+            at = self.at(at_us)
             changed = event(session_stream(session_id), state.version + 1, payload, at)
             return Saved(session_id, self.save_events([changed]))
 
         return self.decide(decision)
+
+    def leaving(self, session_id: str, at_us: int) -> tuple[list[Event], list[TurnQueued]]:
+        """The events by which a chat leaves a session for another, and what of its queue waits on there."""
+        try:
+            state = self.session(session_id)
+        except NoSuchSession:
+            return [], []
+        ends = (turns.cleared(state.turns, "moved"), state.end(SWITCH))
+        events = following(state, [each for each in ends if each is not None], at_us)
+        return events, turns.moved(state.turns, session_id)
+
+
+def following(state: Session, payloads: Sequence[Payload], at_us: int) -> list[Event]:
+    """The next events of a session."""
+    stream = session_stream(state.id)
+    return [event(stream, version, each, at_us) for version, each in enumerate(payloads, state.version + 1)]
 
 
 def new_session_id(at_us: int) -> str:
@@ -47,10 +82,12 @@ def new_session_id(at_us: int) -> str:
 
 
 def usable(session_id: str) -> str:
-    """An id that can name a stream."""
-    readable, broken = scrub(session_id)
-    if broken:
-        raise BadUsage(f"'{readable}' cannot be a session's id: it is no valid text", hint="give another id")
+    """An id that may name a stream.
+
+    Raises:
+        BadIdentifier: it is no valid text, a path, or holds control characters.
+    """
+    refuse_unsafe_session(session_id)
     return session_id
 
 

@@ -1,50 +1,101 @@
-"""Compression: a long conversation goes on shorter."""
+"""Compression: a long conversation goes on in a session of its own, with all that was under way in it."""
 
 from __future__ import annotations
 
-from ...domain.events import session_stream
-from ...domain.session import Session
-from ..clock import now_us
+from collections.abc import Iterable
+
+from ...domain import marks, turns
+from ...domain.context import copied, summarised
+from ...domain.events import Event, Payload, session_stream
+from ...domain.session import Session, Why
+from ...projections.context import appended, lines
 from ..decisions import Saved, event
-from .base import Commands, moved, new_session_id, usable
+from .base import new_session_id, usable
+from .told import Tail, ToldCommands
 
 
-class CompressionCommands(Commands):
+class CompressionCommands(ToldCommands):
     """How a conversation goes on when its context is full."""
 
     def compress_session(
-        self, session_id: str, summary: str, *, continuation_id: str | None = None, at_us: int | None = None
+        self,
+        session_id: str,
+        summary: str,
+        *,
+        keep_last: int = 0,
+        tail: Iterable[int] | None = None,
+        upto: int | None = None,
+        why: Why = "context_full",
+        continuation_id: str | None = None,
+        at_us: int | None = None,
     ) -> Saved:
         """Let a session go on as a new one that begins with `summary`; returns the continuation.
 
-        One save: the parent's SessionCompressed, the child with the whole identity, its title
-        (`name #2`), the summary, and the chat's key led to it.
+        One save: the parent's SessionCompressed; the child with the whole identity and its title
+        (`name #2`); the summary and, verbatim, what is kept; the turn that runs and those that wait; the
+        chat's key led to it. What the continuation is called without a title of its parent is nothing.
+
+        Args:
+            keep_last, tail, upto: what is kept, as `compress` says.
+            why: what made it necessary: a full context, or a cap on turns (FIELD_CASES C11).
 
         Raises:
-            SessionOver: a continuation exists already; the error names it.
+            SessionOver: a continuation exists already, and the error names it; or it ended for good.
+            NothingToDo, NoSuchMessage, RuleBroken, BadUsage.
         """
+        chosen = None if tail is None else list(tail)
+        first = summarised(summary, where=f"session {session_id}")
+        asked = bool(keep_last) or chosen is not None or upto is not None
+        covered = upto
 
         def decision() -> Saved:
+            nonlocal covered
             state = self.session(session_id)
-            at = now_us() if at_us is None else at_us
+            at = self.at(at_us)
             child = usable(continuation_id or new_session_id(at))
-            compressed = state.compress(child)
+            compressed = state.compress(child, why)
             self.refuse_existing(child)
+            if asked:
+                kept = self.tail_of(state, keep_last=keep_last, tail=chosen, upto=covered)
+            else:
+                kept = self._all_but_what_came_since(state, covered)
+            covered = kept.upto
+            events = [event(session_stream(session_id), state.version + 1, compressed, at)]
+            events += self._continuation(state, child, at)
+            going: list[tuple[Payload, int]] = [(first, at), *kept.copies]
+            going += [(each, at) for each in turns.carried(state.turns, session_id)]
+            going += [(each, at) for each in marks.carried(state.marks)]
             stream = session_stream(child)
-            events = [
-                event(session_stream(session_id), state.version + 1, compressed, at),
-                event(stream, 1, state.continuation(), at),
-            ]
-            fresh = Session(id=child, version=1, source=state.source)
-            if state.title is not None:
-                events += self.titling(fresh, self.next_title(state.title), at)
-                fresh = moved(fresh, sum(each.originator_id == stream for each in events) - 1)
-            events.append(event(stream, fresh.version + 1, fresh.append_message("user", summary), at))
-            if state.key is not None:
-                led = self.route(state.key)
-                again = led.lead_to(child, "compression") if led.session_id == session_id else None
-                if again is not None:
-                    events.append(self.rerouted(led, again, at))
-            return Saved(child, self.save_events(events))
+            version = sum(each.originator_id == stream for each in events)
+            events += [event(stream, version + n, each, when) for n, (each, when) in enumerate(going, 1)]
+            return Saved(child, self.save_events([*events, *self._led_on(state, child, at)]))
 
         return self.decide(decision)
+
+    def _all_but_what_came_since(self, state: Session, covered: int | None) -> Tail:
+        """Nothing is kept, but for what was said after the summary was asked for: it is not in it."""
+        db = self.told(state)
+        live = {each.id: each for each in lines(db, state.id) if each.visibility == "live"}
+        if covered is None:
+            return Tail(list(live), [], max(live, default=0))
+        since = [each for each in live if each > covered]
+        said = appended(db, since)
+        return Tail(
+            list(live), [(copied(said[each][0], live[each]), said[each][1]) for each in since], covered
+        )
+
+    def _continuation(self, state: Session, child: str, at_us: int) -> list[Event]:
+        """The continuation, born with the whole identity and the next title of its line."""
+        events = [event(session_stream(child), 1, state.continuation(), at_us)]
+        if state.title is not None:
+            fresh = Session(id=child, version=1, source=state.source)
+            events += self.titling(fresh, self.next_title(state.title), at_us, by="lineage")
+        return events
+
+    def _led_on(self, state: Session, child: str, at_us: int) -> list[Event]:
+        """The chat's key, where it led to what was compressed."""
+        if state.key is None:
+            return []
+        led = self.route(state.key)
+        on = led.lead_to(child, "compression") if led.session_id == state.id else None
+        return [] if on is None else [self.rerouted(led, on, at_us)]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ...domain import events as e
 from ...domain import session
-from ...domain.events import session_stream
+from ...domain.events import Event, session_stream
 from ...domain.session import Session
 from ...domain.titles import clean_title
-from ..clock import now_us
 from ..decisions import Saved, event
-from .base import Commands, new_session_id, usable
+from .base import new_session_id, usable
+from .resetting import Resetting
 
-_ENDS_BY_CAUSE: dict[e.Cause, str] = {"reset": "session_reset", "idle": "idle", "daily": "daily"}
-"""How the session that a key led to ends, where a new one takes its place for this cause."""
+_RULES: dict[e.Cause, e.ResetRule] = {"reset": "person", "idle": "idle", "daily": "daily"}
+"""The rule by which the session that a key led to is reset, where a new one takes its place so."""
 
 
-class SessionCommands(Commands):
+class SessionCommands(Resetting):
     """What happens to a session as a whole."""
 
     def create_session(
@@ -26,6 +28,7 @@ class SessionCommands(Commands):
         key: str | None = None,
         cause: e.Cause = "first_message",
         title: str | None = None,
+        if_taken: Literal["refuse", "number", "leave"] = "refuse",
         parent: str | None = None,
         parent_kind: e.ParentKind | None = None,
         at_us: int | None = None,
@@ -37,13 +40,16 @@ class SessionCommands(Commands):
             source: cli, telegram, … (REFERENCE.md 1.2).
             key: the routing key of the chat; a session that it led to before ends hard where
                 `cause` is a reset (by a person, idle or daily).
+            title: what it is called from the start, such as one that waited for the first message.
+            if_taken: where another session holds the title: refuse, take the next number (`plan #2`, as
+                a run of a scheduled job does), or begin without one.
             identity: chat_id, chat_type, thread_id, user_id, display_name, origin_json, model, cwd,
                 git_branch, git_repo_root, profile_name.
 
         Raises:
             SessionExists, TitleTaken, BadTitle, VersionConflict, …
         """
-        at = now_us() if at_us is None else at_us
+        at = self.at(at_us)
         made = usable(session_id or new_session_id(at))
         created = session.created(source, key=key, parent=parent, parent_kind=parent_kind, **identity)
         wanted = None if title is None else clean_title(title)
@@ -52,17 +58,26 @@ class SessionCommands(Commands):
             self.refuse_existing(made)
             events = [event(session_stream(made), 1, created, at)]
             if wanted is not None:
-                events += self.titling(Session(id=made, version=1, source=source), wanted, at)
+                events += self._titled(Session(id=made, version=1, source=source), wanted, if_taken, at)
             if key is not None:
                 led = self.route(key)
-                if cause in _ENDS_BY_CAUSE and led.session_id is not None:
-                    events += self.ending(led.session_id, _ENDS_BY_CAUSE[cause], at)
+                if cause in _RULES and led.session_id is not None:
+                    events += self.reset_by(_RULES[cause], led.session_id, made, at, after=events)
                 moved = led.lead_to(made, cause)
                 if moved is not None:
                     events.append(self.rerouted(led, moved, at))
             return Saved(made, self.save_events(events))
 
         return self.decide(decision)
+
+    def _titled(
+        self, fresh: Session, title: str, if_taken: Literal["refuse", "number", "leave"], at_us: int
+    ) -> list[Event]:
+        if if_taken != "refuse" and self.claim(title).holder is not None:
+            if if_taken == "leave":
+                return []
+            return self.titling(fresh, self.next_title(title), at_us, by="lineage")
+        return self.titling(fresh, title, at_us)
 
     def end_session(self, session_id: str, reason: str, *, at_us: int | None = None) -> Saved:
         """End a session; a hard reason beats a soft one, else the first end stands and nothing is written."""

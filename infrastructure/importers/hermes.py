@@ -14,9 +14,11 @@ from ...domain import events as e
 from ...domain.errors import NotAStore
 from ...domain.events import Event
 from ...domain.text import scrub
+from ..blame import blaming
 from ..clock import now_us
 from ..drafts import draft_of
 from ..fold_ahead import folding_ahead
+from ..foreign import EVENTS, STATE
 from ..log import Log
 from ..projector import Projector
 from ..retry import decide_again
@@ -30,8 +32,12 @@ from .hermes_run import Run, readable, store_of
 from .hermes_told import tell_sessions, tell_usage
 from .report import Findings, ImportReport, Progress, at_most
 from .salvage import Lost
+from .turn import my_turn
 
 __all__ = ["import_hermes", "import_opened", "opened"]
+
+WAIT_S = 600.0
+"""So long an import waits for one that is running."""
 
 
 class Target(Protocol):
@@ -48,7 +54,11 @@ def opened(path: Path, home: Path) -> Iterator[HermesHome]:
     Raises:
         NotAStore: it is no Hermes home; nothing was made anywhere.
     """
-    if (path / "events.db").is_file() and (path / "state.db").is_symlink():
+    try:
+        ours = (path / EVENTS).is_file() and (path / STATE).is_symlink()
+    except OSError as error:
+        raise NotAStore(f"{path} cannot be read: {error.strerror or error}") from error
+    if ours:
         raise NotAStore(f"{path} is a Retold home itself", hint="name the Hermes home that it was taken from")
     # A home is made 0700 by whoever opens it, so nothing is made in one that is not there.
     parent = home if home.is_dir() else Path(tempfile.gettempdir())
@@ -86,7 +96,35 @@ def import_opened(
     progress: Callable[[Progress], None] | None = None,
     moved_from: Path | None = None,
 ) -> ImportReport:
-    """`import_hermes` for a home that is open. Closes it."""
+    """`import_hermes` for a home that is open. Closes it.
+
+    Where another import into the same Retold home is running, this one waits, and reads anew.
+    """
+    folder = target.projector.log.path.parent
+
+    def waiting() -> None:
+        if progress is not None:
+            progress(Progress("waiting for another import", 0, None))
+
+    projector = target.projector
+    with (
+        my_turn(folder, waiting=waiting, timeout_s=WAIT_S) as waited,
+        blaming(projector.log, lambda: projector),  # the plan reads what was seen before
+    ):
+        if not waited:
+            return _import(target, home, progress, moved_from)
+        # What was open while another import read on may be older than what that one has taken in.
+        with opened(home.path, folder) as as_it_is_now:
+            return _import(target, as_it_is_now, progress, moved_from)
+
+
+def _import(
+    target: Target,
+    home: HermesHome,
+    progress: Callable[[Progress], None] | None,
+    moved_from: Path | None,
+) -> ImportReport:
+    """One run, from the plan to the report."""
     started_s = time.monotonic()
     log = target.projector.log
     home.check_in_background()
@@ -142,7 +180,7 @@ def _take(
     log = projector.log
     planned_at = log.head().position
     projector.catch_up()
-    findings.unchanged.clear()
+    findings.begin_again()
     db = projector.state.reader()
     db.execute("BEGIN")  # what was seen stays as it was, whoever folds meanwhile
     try:
@@ -166,7 +204,7 @@ def _take(
             tell_known(run, plan)
             tell_new(run, plan)
             tell_sessions(run, plan)
-            tell_usage(run)
+            tell_usage(run, plan)
             tell_routes(run)
             run.writer.flush()
     finally:

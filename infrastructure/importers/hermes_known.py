@@ -18,6 +18,7 @@ from ...domain.source_messages import (
 )
 from ...domain.source_values import Row
 from ...projections.sources import EDITED_HERE, SHOWN_HERE, STATES
+from ..sqlite import translated
 from .hermes_plan import Plan, in_chunks
 from .hermes_rows import plain
 from .hermes_run import Run, rows
@@ -100,6 +101,9 @@ def _states(run: Run, ids: list[int]) -> dict[int, Known]:
 def _compare(
     run: Run, plan: Plan, row: Row, message_id: int, known: Known, changed: defaultdict[str, Shown]
 ) -> None:
+    if run.is_erased("message", message_id):
+        run.findings.unchanged["messages erased here"] += 1
+        return
     now, visibility = digest(row), shown(row)
     edited, moved = now != known.digest, STATES[visibility] != known.state
     if not (edited or moved or known.gone):
@@ -188,11 +192,12 @@ def _owners(run: Run, source_ids: list[int]) -> Iterator[tuple[str, list[int]]]:
             )
         ]
         by_stream: defaultdict[str, list[int]] = defaultdict(list)
-        held = run.log.reader().execute(
+        sql = (
             "SELECT s.name, e.position FROM events e JOIN streams s ON s.id = e.stream"
-            f" WHERE e.position IN ({','.join('?' * len(positions))}) ORDER BY e.position",
-            tuple(positions),
+            f" WHERE e.position IN ({','.join('?' * len(positions))}) ORDER BY e.position"
         )
+        with translated(str(run.log.path)):
+            held: list[Any] = run.log.reader().execute(sql, tuple(positions)).fetchall()
         for stream, position in held:
             by_stream[stream].append(position)
         yield from by_stream.items()

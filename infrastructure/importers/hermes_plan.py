@@ -14,17 +14,21 @@ from ...domain.ends import COMPRESSION
 from ...domain.events import ParentKind, Payload
 from ...domain.parents import cycles, kind_again, parent_kind
 from ...domain.source_rows import (
+    END,
     PARENT_KIND,
+    differing,
     here_after,
     packed,
     seen_after,
     session_changes,
+    session_continued,
     session_created,
     session_payloads,
     settled,
     unpacked,
 )
-from ...domain.source_values import Row, time_us
+from ...domain.source_values import Row, Value, time_us
+from ..sqlite import translated
 from .hermes_rows import session_row
 from .hermes_run import Run, SessionPlan, rows
 from .merge import Timeline
@@ -168,6 +172,7 @@ class Plan:
             if plan.seen != plan.row or self._seen[plan.id][2]:
                 payloads = self._changes(plan, row, kind)
             payloads += self._judged_again(plan, kind)
+            payloads += self._goes_on(plan, row)
             plan.later = [p for p in payloads if not isinstance(p, _TIMED)]
             self.run.findings.unchanged["sessions"] += not payloads
         for payload in payloads:
@@ -189,15 +194,9 @@ class Plan:
 
     def _changes(self, plan: SessionPlan, row: Row, kind: ParentKind | None) -> list[Payload]:
         assert plan.seen is not None
-        seen = unpacked(plan.seen)
-        here: Row = {}
-        for event in self.run.log.stream_events(plan.stream, without_messages=True):
-            if isinstance(event.payload, e.Payload):
-                here = here_after(here, event.payload, event.at_us)
-        self.run.writer.version(plan.stream)  # refuses what came after the plan
         payloads = session_changes(
-            seen,
-            here,
+            unpacked(plan.seen),
+            self._here(plan),
             row,
             row_id=plan.id,
             continuation=self.continuation(plan, row),
@@ -208,6 +207,30 @@ class Plan:
         if back and not any(isinstance(p, e.SourceRowChanged) for p in payloads):
             payloads.append(e.SourceRowChanged("session", plan.id, {}))
         return payloads
+
+    def _here(self, plan: SessionPlan) -> Row:
+        """The row as it is here."""
+        here: Row = {}
+        for event in self.run.log.stream_events(plan.stream, without_messages=True):
+            if isinstance(event.payload, e.Payload):
+                here = here_after(here, event.payload, event.at_us)
+        self.run.writer.version(plan.stream)  # refuses what came after the plan
+        return here
+
+    def _goes_on(self, plan: SessionPlan, row: Row) -> list[Payload]:
+        """The compression of a session whose continuation came after an import had seen it end."""
+        child = self.continuation(plan, row)
+        if child is None or plan.seen is None or differing(unpacked(plan.seen), row, END):
+            return []  # none, or what changed in the row tells it
+        told = (
+            "SELECT 1 FROM events WHERE stream = (SELECT id FROM streams WHERE name = ?)"
+            f" AND topic <> '{e.MessageAppended.topic}' AND topic = ?"
+        )
+        with translated(str(self.run.log.path)):
+            values = (plan.stream, e.SessionCompressed.topic)
+            if self.run.log.reader().execute(told, values).fetchone():
+                return []
+        return session_continued(row, self._here(plan), child, row_id=plan.id)
 
     def continuation(self, plan: SessionPlan, row: Row) -> str | None:
         """The first child that compression made of it."""
@@ -232,7 +255,7 @@ class Plan:
     @property
     def rows_were_lost(self) -> bool:
         """Whether there are sessions in the home that could not be read."""
-        return any(lost.table == "sessions" for lost in self.run.home.lost)
+        return self.run.home.has_lost("sessions")
 
     def _find_gone_sessions(self) -> None:
         run = self.run
@@ -244,6 +267,28 @@ class Plan:
                 self.gone_sessions.append(session_id)
                 if session_id in run.plans:
                     run.findings.note(f"session {session_id}: its row is gone, its messages are still there")
+
+    def _has_gone(self, session_id: str) -> bool:
+        """Whether this home had the session, and has its row no more."""
+        source, _, gone = self._seen.get(session_id, (0, b"", 0))
+        plan = self.run.plans.get(session_id)
+        if not source or source != self.run.source or (plan is not None and not plan.rowless):
+            return False
+        return bool(gone) or not self.rows_were_lost
+
+    def knows(self, session_id: str) -> bool:
+        """Whether it is a session of this home, or was one."""
+        here = session_id in self.run.plans or self._has_gone(session_id)
+        return here or self.run.is_erased("session", session_id)
+
+    def leaves_out(self, session_id: str) -> bool:
+        """Whether nothing is to be told of it: another home brought it, or it was erased here."""
+        plan = self.run.plans.get(session_id)
+        return self.run.is_erased("session", session_id) if plan is None else plan.left_out
+
+    def title_left(self, session_id: str) -> Value:
+        """The title that a session bore in this home when it went; None for one that is there."""
+        return unpacked(self._seen[session_id][1]).get("title") if self._has_gone(session_id) else None
 
     # --- messages ------------------------------------------------------------------------------------
 
@@ -278,9 +323,18 @@ class Plan:
                 self._at(message_id, plan, timestamp)
                 if message_id in known:
                     self.known.append(message_id)
+                    if plan.pending:
+                        plan.late, plan.pending = plan.late + plan.pending, 0
                 else:
                     self.timeline.message(message_id, plan.number, plan.clock)
+                    plan.pending += not run.is_erased("message", message_id)
             run.advance(len(chunk))
+        for plan in run.numbered:
+            if plan.late:
+                run.findings.note(
+                    f"session {plan.id}: messages that stand before known ones in the source came in"
+                    f" last: {plan.late:,}"
+                )
         if known_here:
             self._find_gone_messages(present)
 

@@ -64,6 +64,10 @@ class HermesReader:
         self._messages: TableScan | None = None
         self.schema_version = self._read_schema_version()
 
+    def has_lost(self, table: str) -> bool:
+        """Whether rows of the table could not be read so far."""
+        return any(each.table == table for each in self.lost)
+
     def columns(self, table: str) -> tuple[str, ...]:
         """The columns that the table really has; () if there is no such table."""
         if table not in self._columns:

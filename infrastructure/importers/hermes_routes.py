@@ -78,12 +78,20 @@ def _is_refused(run: Run, entry: Entry, elsewhere: set[tuple[str, str | None]]) 
     return False
 
 
+def _is_erased(run: Run, session_id: str | None) -> bool:
+    """Whether all of a session was erased here."""
+    if session_id is None or not run.is_erased("session", session_id):
+        return False
+    plan = run.plans.get(session_id)
+    return plan is None or plan.left_out
+
+
 def _tell(run: Run, entry: Entry, before: Seen | None) -> None:
     if before is not None and not before.gone and before.entry == entry_digest(entry.text):
         run.findings.unchanged["routes"] += 1
         return
     stream = route_stream(run.identity, entry.key)
-    if run.is_erased(e.SessionRerouted.topic, entry.key):
+    if run.is_erased(e.SessionRerouted.topic, entry.key) or _is_erased(run, entry.session_id):
         run.findings.unchanged["routes erased here"] += 1
         return
     run.writer.version(stream)  # refuses what came after the plan

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from ...domain.errors import BadUsage
-from ...domain.events import AtKind, ParentKind, Payload, session_stream
+from ...domain.events import AtKind, ImportRan, ParentKind, Payload, session_stream
 from ...projections.base import Connection
 from ..log import Log
+from ..streams import source_stream
 from .hermes_home import HermesHome
 from .report import Findings, Progress
 from .writer import Told, Writer
@@ -28,6 +29,7 @@ class SessionPlan(msgspec.Struct, gc=False):
         begin, began_us: where it stands in the order of time, and when it began, as far as is known.
         first, clock, latest: the earliest time of its messages, the latest reached so far, and the
             last one's (seconds).
+        pending, late: new messages read so far, and those of them that known ones come after.
         ending: its end, if that is to be told; `later`: what has no time of its own.
     """
 
@@ -45,6 +47,8 @@ class SessionPlan(msgspec.Struct, gc=False):
     latest: float = 0.0
     begin: float = float("inf")
     began_us: int = 0
+    pending: int = 0
+    late: int = 0
     reopens: bool = False
     ending: Payload | None = None
     later: list[Payload] | None = None
@@ -166,7 +170,7 @@ def store_of(log: Log, db: Connection, path: Path, moved_from: Path | None) -> s
     paths: dict[str, str] = dict(db.execute(known_homes))
     for wanted in (path if moved_from is None else moved_from, path):
         for store, known in paths.items():
-            if known == readable(wanted):
+            if known == readable(wanted) and (wanted == moved_from or _was_at(log, store, moved_from)):
                 return store
     if moved_from is not None:
         known_paths = ", ".join(sorted(set(paths.values()))) or "none"
@@ -179,6 +183,14 @@ def store_of(log: Log, db: Connection, path: Path, moved_from: Path | None) -> s
         if store not in paths:
             return store
         turn += 1  # the home that was here has moved on, and goes on under its first fingerprint
+
+
+def _was_at(log: Log, store: str, path: Path | None) -> bool:
+    """Whether a store was once imported from a path; None asks nothing."""
+    if path is None:
+        return True
+    runs = log.stream_events(source_stream(store))
+    return any(isinstance(run.payload, ImportRan) and run.payload.path == readable(path) for run in runs)
 
 
 def rows(db: Connection, sql: str, *values: Any) -> list[Any]:

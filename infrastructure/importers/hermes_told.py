@@ -12,7 +12,7 @@ from ...domain.events import Odd, Payload, session_stream
 from ...domain.source_rows import seen_after, session_created, session_payloads, unpacked
 from ...domain.source_values import as_text
 from ...domain.title_claim import TitleClaim
-from ...projections.sources import usage_digest, usage_key
+from ...projections.sources import usage_digest, usage_key, usage_row_gone
 from ..streams import title_stream
 from .hermes_plan import Plan
 from .hermes_rows import model_usage, plain, session_row
@@ -22,14 +22,14 @@ from .writer import Told
 
 def tell_sessions(run: Run, plan: Plan) -> None:
     """Read the sessions once more, now for all that their first events do not say."""
-    titles = Titles(run)
+    titles = Titles(run, plan)
     told_prompts = {row[0] for row in rows(run.db, "SELECT hash FROM source_prompts")}
     run.begin("taking in the rest", len(run.numbered))
     for raw in run.home.sessions():
         session = run.plans.get(str(raw.get("id")))
         run.advance(1)
-        if session is None or session.left_out:
-            continue
+        if session is None or session.left_out or run.is_erased("session", session.id):
+            continue  # of a row of which something was forgotten here, nothing comes again
         payloads = _payloads(plan, session)
         if not payloads:
             continue
@@ -89,11 +89,17 @@ def _brief(value: object) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
+def _retitled(session: SessionPlan, title: str) -> bool:
+    """Whether this run takes the title from the session, or gives it another."""
+    return any(isinstance(p, e.SessionTitled) and p.title != title for p in session.later or ())
+
+
 class Titles:
     """Claims of titles: each belongs to one session, whoever bears it in the source."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, plan: Plan) -> None:
         self._run = run
+        self._plan = plan
         self._claims: dict[str, TitleClaim] = {}
 
     def told(self, session: SessionPlan, payload: e.SessionTitled) -> Iterator[Told]:
@@ -104,7 +110,7 @@ class Titles:
         if payload.title:
             claim = self._claim(payload.title)
             if claim.holder is not None and claim.holder != session.id:
-                yield from self._given_up(claim)
+                yield from self._given_up(claim, session)
                 claim = self._claim(payload.title)
             if claim.holder is None:
                 taken = e.TitleClaimed(payload.title, session.id)
@@ -126,13 +132,18 @@ class Titles:
             if claim.holder == session.id:
                 yield self._moved(claim, e.TitleReleased(old, session.id), session.id)
 
-    def _given_up(self, claim: TitleClaim) -> Iterator[Told]:
+    def _given_up(self, claim: TitleClaim, to: SessionPlan) -> Iterator[Told]:
         """A title that its holder, another session of this home, does not bear there any more."""
-        holder = self._run.plans.get(claim.holder or "")
-        if holder is None or holder.later is None:
-            return
-        leaves = any(isinstance(p, e.SessionTitled) and p.title != claim.title for p in holder.later)
-        if leaves:
+        run, holder_id = self._run, claim.holder or ""
+        holder = run.plans.get(holder_id)
+        if self._plan.title_left(holder_id) == claim.title:
+            yield self._moved(claim, e.TitleReleased(claim.title, holder_id), holder_id)
+            yield run.told(session_stream(holder_id), e.SessionTitled(claim.title, claimed=False), holder_id)
+            run.findings.note(
+                f"session {holder_id}: it is no longer in the source, and its title '{claim.title}'"
+                f" is session {to.id}'s now"
+            )
+        elif holder is not None and _retitled(holder, claim.title):
             yield self._moved(claim, e.TitleReleased(claim.title, holder.id), holder.id)
 
     def _claim(self, title: str) -> TitleClaim:
@@ -157,8 +168,8 @@ def _named(value: object) -> str:
     return repr(as_text(value) if isinstance(value, (Odd, bytes)) else value)
 
 
-def tell_usage(run: Run) -> None:
-    """Each model's share, where it differs from what was last seen."""
+def tell_usage(run: Run, plan: Plan) -> None:
+    """Each model's share, where it differs from what was last seen or has gone."""
     known: Mapping[tuple[str, bytes], bytes] = {
         (session_id, bytes(key)): bytes(seen)
         for session_id, key, seen in run.db.execute("SELECT session_id, key, digest FROM source_usage")
@@ -166,21 +177,31 @@ def tell_usage(run: Run) -> None:
     read: set[tuple[str, bytes]] = set()
     for raw in run.home.model_usage():
         row = plain(raw)
+        session_id = str(row.get("session_id"))
         of = f"usage of {_named(row.get('model'))} by session {_named(row.get('session_id'))}"
-        session = run.plans.get(str(row.get("session_id")))
         payload = model_usage(raw)
-        if session is None or payload is None:
-            why = "there is no such session" if session is None else "its key is no valid text"
-            run.findings.skip(f"{of}: {why}")
-        elif (session.id, usage_key(payload)) in read:
+        if payload is None:
+            run.findings.skip(f"{of}: its key is no valid text")
+        elif not plan.knows(session_id):
+            run.findings.skip(f"{of}: there is no such session")
+        elif (session_id, usage_key(payload)) in read:
             run.findings.skip(f"{of}: a second row with this key (NULL is no other key than none)")
-        elif not session.left_out:
-            read.add((session.id, usage_key(payload)))
-            if known.get((session.id, usage_key(payload))) == usage_digest(payload):
+        elif not plan.leaves_out(session_id):
+            read.add((session_id, usage_key(payload)))
+            if known.get((session_id, usage_key(payload))) == usage_digest(payload):
                 run.findings.unchanged["usage"] += 1
             else:
                 for column, value in row.items():
                     if isinstance(value, Odd):
                         run.findings.note(f"{of}: {column} is no valid text; it came in as {_named(value)}")
-                stream = session_stream(session.id)
-                run.writer.add(run.told(stream, payload, session.id, kind="usage"))
+                run.writer.add(run.told(session_stream(session_id), payload, session_id, kind="usage"))
+    if run.home.columns("session_model_usage") and not run.home.has_lost("session_model_usage"):
+        for session_id, key in sorted(known.keys() - read):
+            _tell_usage_gone(run, session_id, key)
+
+
+def _tell_usage_gone(run: Run, session_id: str, key: bytes) -> None:
+    """A share that its session has no more; those of a session that went are told with it."""
+    session = run.plans.get(session_id)
+    if session is not None and not session.left_out and not session.rowless:
+        run.writer.add(run.told(session.stream, usage_row_gone(key), session_id, kind="usage"))

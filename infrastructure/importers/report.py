@@ -66,6 +66,12 @@ class Findings:
         self.notes: dict[str, None] = {}
         self.differences: dict[str, None] = {}
 
+    def begin_again(self) -> None:
+        """The run plans anew: what it only looked at is looked at again; what it wrote stands."""
+        self.unchanged.clear()
+        self.skipped.clear()
+        self.differences.clear()
+
     def conflict(self, line: str) -> None:
         self.conflicts[scrub(line)[0]] = None
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...domain import events as e
 from ...domain.errors import VersionConflict
 from ...domain.events import AtKind, Event, Payload
 from ..drafts import draft_of
 from ..log import Conflict, Draft, Log, default_actor
+from ..log_schema import stored_name
 from ..sqlite import translated
 
 BATCH = 1_500
@@ -38,6 +39,7 @@ _WORDS: dict[type[Payload], str] = {
     e.ModelChanged: "models",
     e.PromptChanged: "prompts",
     e.UsageRecorded: "usage",
+    e.UsageRowGone: "usage rows gone",
     e.SessionRerouted: "routes",
     e.RouteClosed: "routes closed",
 }
@@ -77,18 +79,16 @@ class Writer:
         """The version that the stream stands at, this run's events included; 0 of a new one."""
         found = self._versions.get(stream)
         if found is None:
-            version, position = self._last(stream)
-            if position > self._planned_at:
-                raise VersionConflict(
-                    f"another writer was first: event #{position}",
-                    hint="what was taken so far stands; run the import again",
-                )
+            version, position = self._event_of(stream, "DESC")
+            self._refuse_later(position)
             found = self._versions[stream] = version
         return found
 
     def is_new(self, stream: str) -> bool:
         """Whether nothing was ever written to the stream, this run's events apart."""
-        return self._last(stream) == (0, 0)
+        version, position = self._event_of(stream, "ASC")
+        self._refuse_later(position)  # whoever wrote it may have taken it from the same row
+        return version == 0
 
     def decided_on(self, stream: str, version: int) -> None:
         """The stream was read just now, at `version`."""
@@ -139,14 +139,22 @@ class Writer:
             case _ if type(payload) in _WORDS:
                 self._words[_WORDS[type(payload)]] += 1
 
-    def _last(self, stream: str) -> tuple[int, int]:
+    def _refuse_later(self, position: int) -> None:
+        if position > self._planned_at:
+            raise VersionConflict(
+                f"another writer was first: event #{position}",
+                hint="what was taken so far stands; run the import again",
+            )
+
+    def _event_of(self, stream: str, order: Literal["ASC", "DESC"]) -> tuple[int, int]:
+        """(version, position) of the stream's first or last event; zeros where it has none."""
         with translated(os.fspath(self._log.path)):
             row = (
                 self._log.reader()
                 .execute(
-                    "SELECT version, position FROM events"
-                    " WHERE stream = (SELECT id FROM streams WHERE name = ?) ORDER BY version DESC LIMIT 1",
-                    (stream,),
+                    "SELECT version, position FROM events WHERE stream ="
+                    f" (SELECT id FROM streams WHERE name = ?) ORDER BY version {order} LIMIT 1",
+                    (stored_name(self._log.reader(), stream),),
                 )
                 .fetchone()
             )

@@ -53,13 +53,14 @@ def note(
     at_least: float | None = None,
     at_most: float | None = None,
     ratio_at_most: float | None = None,
+    ratio_at_least: float | None = None,
     ratio: float | None = None,
 ) -> None:
     """Keep a figure.
 
     Args:
         at_least, at_most: the bar for Retold's own figure.
-        ratio_at_most: the bar for its ratio to Hermes'; `ratio` where that is a median of pairs.
+        ratio_at_most, ratio_at_least: the bar for its ratio to Hermes'; `ratio` where that is a median of pairs.
     """
     bar, met = "", None
     if at_least is not None:
@@ -68,6 +69,8 @@ def note(
         bar, met = f"< {_number(at_most)}", retold < at_most
     elif ratio_at_most is not None and hermes:
         bar, met = f"≤ {ratio_at_most} × Hermes", (ratio or retold / hermes) <= ratio_at_most
+    elif ratio_at_least is not None and hermes:
+        bar, met = f"≥ {ratio_at_least} × Hermes", (ratio or retold / hermes) >= ratio_at_least
     FIGURES.append(Figure(group, what, unit, retold, hermes, floor, bar, met))
     if ratio is not None:
         _RATIOS[len(FIGURES) - 1] = ratio

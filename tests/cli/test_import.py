@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import apsw
 import pytest
 
-from retold.cli.import_ import lines
+from retold.cli.import_ import grouped, lines
 from retold.infrastructure.engine import open_home
 from retold.infrastructure.importers.hermes import import_hermes
 from retold.tests.conftest import Run, RunProcess
@@ -43,6 +44,41 @@ def test_what_is_one_is_said_as_one_and_what_is_none_is_left_out(run: Run, herme
     head, *rest = ran.stdout.splitlines()
     assert head.startswith("1 title taken in ")
     assert [line.split()[0] for line in rest] == ["unchanged", "differs", "recorded"]
+
+
+def test_a_copy_of_an_imported_home_says_first_what_it_looks_like_and_each_reason_once(
+    run: Run, hermes_home: Path, tmp_path: Path
+) -> None:
+    run("import", "hermes", hermes_home)
+    copy = Path(shutil.copytree(hermes_home, tmp_path / "copy"))
+    lines = run("import", "hermes", copy).stdout.splitlines()
+    skipped = [line for line in lines if line.startswith("  skipped ")]
+
+    assert lines[0] == f"nothing was taken in from {copy}"
+    assert lines[1].startswith(f"  note         this looks like the home that was at {hermes_home}")
+    assert len(lines) < 10
+    assert skipped[0].startswith("  skipped      57 sessions: a session of this id came from another home")
+    assert skipped[0].endswith(" and 55 more)")
+    assert skipped[1].startswith(
+        "  skipped      26 routes: leads to a session, which did not come from this home (agent:main:"
+    )
+    assert len(run("import", "hermes", copy, "--json").json["skipped"]) == 84
+
+
+def test_few_lines_of_one_kind_are_told_one_by_one() -> None:
+    few = ["session a: odd", "session b: odd", "session c: odd", "route x: odd", "nothing to part"]
+
+    assert grouped(few) == few
+    assert grouped([*few, "session d: odd"])[0] == "4 sessions: odd (a, b and 2 more)"
+
+
+def test_a_move_from_where_no_home_was_is_refused(run: Run, hermes_home: Path) -> None:
+    run("import", "hermes", hermes_home)
+    done = run("import", "hermes", hermes_home, "--moved-from", "/nope")
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("retold: no home was imported from /nope\n")
+    assert str(hermes_home) in done.stderr
 
 
 def test_an_empty_name_is_no_home(run: Run) -> None:

@@ -60,6 +60,7 @@ def test_a_list_answers_with_what_is_promised(run: Run) -> None:
         "archived": False,
         "parent_id": None,
         "end_reason": "compression",
+        "stale": False,
     }
     assert (found["s2"]["parent_id"], found["s2"]["end_reason"]) == ("s1", None)
     assert (found["s2"]["preview"], found["s2"]["last_active_at"]) == ("hello boat", None)
@@ -68,7 +69,8 @@ def test_a_list_answers_with_what_is_promised(run: Run) -> None:
 def test_a_session_answers_with_what_is_promised(run: Run) -> None:
     listed = run("sessions", "list", "--all", "--json").json["sessions"]
     answer = run("sessions", "show", "s1", "--json").json
-    more = {name: answer.pop(name) for name in ("messages", "lineage", "route")}
+    names = ("messages", "lineage", "route", "turn", "queued", "resume", "suspended", "handoff")
+    more = {name: answer.pop(name) for name in names}
 
     assert answer in listed
     assert set(more) == promised("sessions show")
@@ -82,6 +84,9 @@ def test_a_session_answers_with_what_is_promised(run: Run) -> None:
                 "tool_calls": None,
                 "tool_name": None,
                 "visibility": "live",
+                "copy_of": None,
+                "summary": False,
+                "attachments": [],
             },
             {
                 "id": 4,
@@ -91,6 +96,9 @@ def test_a_session_answers_with_what_is_promised(run: Run) -> None:
                 "tool_calls": [1],
                 "tool_name": None,
                 "visibility": "live",
+                "copy_of": None,
+                "summary": False,
+                "attachments": [],
             },
         ],
         "lineage": [
@@ -98,8 +106,66 @@ def test_a_session_answers_with_what_is_promised(run: Run) -> None:
             {"session_id": "s2", "kind": "continuation"},
         ],
         "route": None,
+        "turn": None,
+        "queued": 0,
+        "resume": None,
+        "suspended": None,
+        "handoff": None,
     }
     assert run("sessions", "show", "s2", "--json").json["route"] == KEY
+
+
+def test_a_deletion_and_taking_it_back_answer_with_what_is_promised(run: Run) -> None:
+    gone = run("sessions", "delete", "s1", "--yes", "--json").json
+    assert set(gone) == promised("sessions delete")
+    assert (gone["sessions"], gone["messages"], gone["keys"], gone["erased"]) == (["s1"], 2, [], False)
+    assert gone["erase_after_at"].endswith("Z")
+    error = run("sessions", "show", "s1", "--json").json["error"]
+    assert error["kind"] == "deleted_session"
+
+    back = run("sessions", "undelete", "s1", "--json").json
+    assert set(back) == promised("sessions undelete")
+    assert (back["sessions"], back["moved_on"], back["unclaimed"]) == (["s1"], [], [])
+
+
+def test_forgetting_answers_with_what_is_promised(run: Run) -> None:
+    answer = run("forget", "--text", "hello boat", "--yes", "--json").json
+
+    assert set(answer) == promised("forget")
+    assert (answer["events"], answer["sessions"], answer["pending"]) == (1, ["s1"], [])
+
+
+def test_a_backup_and_its_restoration_answer_with_what_is_promised(run: Run, tmp_path: Path) -> None:
+    taken = run("backup", tmp_path / "b", "--json").json
+    back = run("restore", tmp_path / "b", "--home", tmp_path / "there", "--json").json
+
+    assert (set(taken), set(back)) == (promised("backup"), promised("restore"))
+    assert (taken["events"], taken["files"], back["kept"]) == (7, [], None)
+    assert back["head"] == taken["head"] == run("verify", "--json").json["log"]["head"]
+
+
+def test_maintenance_answers_with_what_is_promised(run: Run) -> None:
+    answer = run("maintain", "--json").json
+
+    assert set(answer) == promised("maintain")
+    assert (answer["skipped"], answer["pruned"], answer["left"]) == (False, [], {})
+    assert answer["position"] == run("verify", "--json").json["log"]["events"]
+
+
+def test_repairs_and_remedies_answer_with_what_is_promised(run: Run, home: Path) -> None:
+    report = run("sessions", "repair-routing", "--json").json
+    applied = run("sessions", "repair-routing", "--apply", "--yes", "s1", "--json").json
+    led = run("sessions", "route", KEY, "s2", "--json").json
+    closed = run("sessions", "unroute", KEY, "--json").json
+    chosen = run("sessions", "continuation", "s2", "--json").json
+    undone = run("undo", str(closed["positions"][0]), "--json").json
+    planned = run("sessions", "repair-routing", "--plan", home.with_name("plan.yaml"), "--json").json
+
+    assert set(report) | set(applied) == promised("sessions repair-routing")
+    assert set(led) == set(closed) == promised("sessions route") - {"columns", "keep"}
+    assert set(chosen) == {"session_id", "positions"}
+    assert (set(undone), undone["keys"]) == (promised("undo"), [KEY])
+    assert set(planned) == {"path", "adopt", "undecided"}
 
 
 def test_a_tree_answers_with_what_is_promised(run: Run) -> None:
@@ -161,7 +227,7 @@ def test_the_log_answers_with_what_is_promised(run: Run) -> None:
         "actor": lines[1]["actor"],
         "caused_by": None,
         "save": 2,
-        "payload": {"title": "boat", "claimed": True},
+        "payload": {"title": "boat", "claimed": True, "by": "person"},
         "payload_state": "here",
     }
 

@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Any, cast
 import apsw
 import msgspec
 import pytest
+from msgspec import inspect
 
 from retold.cli.event_lines import as_json
+from retold.cli.output import cell_width
 from retold.domain import events as e
 from retold.infrastructure.home import EVENTS
 from retold.infrastructure.log import Log
 from retold.infrastructure.log_lines import Selection, entries
 from retold.tests.histories import T0_US, History, draft, history
+from retold.tests.infrastructure.filled import execute
+from retold.tests.terminal import on_a_terminal
 
 if TYPE_CHECKING:
     from retold.domain.events import Recorded
@@ -70,22 +74,140 @@ def test_each_event_is_one_line_however_its_text_looks(run: Run) -> None:
     assert positions(run, "--stream", stream.rstrip("…")) == [3]
 
 
+LONG = "20260622_194950_7af33bc1"
+
+
+@pytest.fixture
+def long_names(home: Path) -> Path:
+    """Two sessions with ids as Hermes makes them, a route to one, and two days."""
+    with history(home) as h:
+        h.session(LONG, source="telegram", session_key=KEY, at_us=T0_US)
+        h.say(LONG, "please look at the boat, it leaks at the stern", at_us=T0_US + 1_000_000)
+        h.route(KEY, LONG, at_us=T0_US + 2_000_000)
+        h.session("20260622_194950_11111111", at_us=T0_US + 24 * 3_600_000_000)
+    return home
+
+
+def test_on_a_terminal_most_of_a_line_is_what_happened(long_names: Path) -> None:
+    def seen(columns: int) -> list[str]:
+        lines = on_a_terminal("log", env={"RETOLD_HOME": str(long_names)}, columns=columns).splitlines()
+
+        assert all(cell_width(line) <= columns for line in lines)
+        return lines
+
+    assert seen(80) == [
+        "2026-05-05",
+        "#1     16:53:20 …7af33bc1  cli     created: telegram, key agent:main:telegram:d…",
+        "#2     16:53:21 …7af33bc1  cli     user: please look at the boat, it leaks at t…",
+        f"{seen(80)[3][:26]} cli     rerouted: {KEY} → 2026…",
+        "2026-05-06",
+        "#4     16:53:20 …11111111  cli     created: cli",
+    ]
+    assert seen(140)[2].endswith(f" {LONG} cli     user: please look at the boat, it leaks at the stern")
+    assert seen(40)[2] == "#2     16:53:21 user: please look at th…"
+
+
+@pytest.mark.usefixtures("long_names")
+def test_a_stream_is_chosen_by_what_any_line_shows_of_it(run: Run, long_names: Path) -> None:
+    piped = run("log", "--type", "session_rerouted").stdout.split()[3]
+    screen = on_a_terminal("log", env={"RETOLD_HOME": str(long_names)}).splitlines()
+    shown = next(line for line in screen if line.startswith("#3")).split()[2]
+
+    assert piped.endswith("…")
+    for name in (piped, piped.rstrip("…"), shown, KEY):
+        assert positions(run, "--stream", name) == [3]
+    for name in ("…7af33bc1", "7af33bc1", "af33bc1"):
+        assert positions(run, "--stream", name) == [1, 2]
+    assert positions(run, "--type", "rerouted") == [3]
+
+
+@pytest.mark.usefixtures("long_names")
+@pytest.mark.parametrize("name", ["2026", "20260622_194950_…"])
+def test_a_name_that_fits_several_streams_names_them(run: Run, name: str) -> None:
+    done = run("log", "--stream", name)
+
+    assert done.exit_code == 2
+    assert LONG in done.stderr
+    assert "20260622_194950_11111111" in done.stderr
+
+
+def test_a_stream_whose_name_is_damaged_hides_no_other(run: Run, home: Path) -> None:
+    with history(home) as h:
+        h.session("torn_name", at_us=T0_US)
+        h.session("sound_name", at_us=T0_US)
+    execute(home / EVENTS, "UPDATE streams SET name = CAST(x'73657373696f6e3aff' AS TEXT) WHERE id = 1")
+
+    assert positions(run, "--stream", "d_name") == [2]
+    assert positions(run, "--stream", "sound") == [2]
+    done = run("log", "--at", "2026-05-05T16:53:20Z")
+    assert done.exit_code == 5
+    assert done.stdout.splitlines()[-1].startswith("#2 ")
+
+
+def test_an_end_that_fits_several_streams_names_them(run: Run, home: Path) -> None:
+    with history(home) as h:
+        h.session("a_123456")
+        h.session("b_123456")
+    done = run("log", "--stream", "…123456")
+
+    assert done.exit_code == 2
+    assert "more than one stream ends with '123456'" in done.stderr
+    assert "session:a_123456" in done.stderr
+
+
+def test_no_line_shows_how_python_writes_a_value(run: Run, home: Path) -> None:
+    calls = json.dumps([{"id": "c1", "function": {"name": "grep", "arguments": '{"for": "leak"}'}}])
+    with history(home) as h:
+        h.session("s")
+        h.append("session:s", e.SourceRowChanged("session", "s", {"title": "plan", "archived": None}))
+        h.append("session:s", e.IdentityLost({"user_id": None}, {}))
+        h.append("session:s", e.MessageAppended("assistant", None, tool_calls=calls))
+    lines = run("log").stdout.splitlines()
+
+    assert lines[1].endswith("kind=session, row=s, changes=(title=plan, archived=nothing)")
+    assert lines[2].endswith("was user_id=nothing")
+    assert lines[3].endswith('assistant: → grep({"for": "leak"})')
+
+
+def struct_info(payload: type[e.Payload]) -> inspect.StructType:
+    return cast("inspect.StructType", inspect.type_info(payload))
+
+
+def some(kind: inspect.Type) -> Any:
+    """A value of a field's type, with a line break wherever text may have one."""
+    match kind:
+        case inspect.LiteralType():
+            return kind.values[0]
+        case inspect.UnionType():
+            return some(kind.types[0])
+        case inspect.BoolType():
+            return True
+        case inspect.IntType() | inspect.FloatType():
+            return 1
+        case inspect.NoneType():
+            return None
+        case inspect.BytesType():
+            return b"x\n"
+        case inspect.ListType() | inspect.VarTupleType():
+            return [some(kind.item_type)]
+        case inspect.DictType():
+            kinds = (
+                kind.value_type.types
+                if isinstance(kind.value_type, inspect.UnionType)
+                else (kind.value_type,)
+            )
+            return {str(number): some(each) for number, each in enumerate(kinds)}
+        case inspect.StructType():
+            return kind.cls(**{each.name: some(each.type) for each in kind.fields if each.required})
+        case _:
+            return "x\ny"
+
+
 @pytest.mark.parametrize("payload", e.PAYLOADS, ids=lambda each: each.__name__)
 def test_events_of_every_type_have_a_line_and_an_object(
     run: Run, home: Path, payload: type[e.Payload]
 ) -> None:
-    fill: dict[str, Any] = {
-        **{name: [1, 2] for name in ("messages", "positions")},
-        **{name: {"a": "b\nc", "b": b"x"} for name in ("changes", "was", "now")},
-        **{name: {} for name in ("taken", "unchanged")},
-        **dict.fromkeys(("message", "schema_version"), 1),
-        "mode": "absolute",
-        "hard": True,
-        "kind": "session",
-        "cause": "reset",
-    }
-    required = payload.__struct_fields__[: len(payload.__struct_fields__) - len(payload.__struct_defaults__)]
-    fields = {name: fill.get(name, "x\ny") for name in required}
+    fields = {each.name: some(each.type) for each in struct_info(payload).fields if each.required}
     with history(home) as h:
         if payload is not e.SessionCreated:
             h.session("s")
@@ -129,7 +251,7 @@ def test_options_choose_events(run: Run, options: list[str], found: list[int]) -
     ("options", "message"),
     [
         (["--stream", "2026"], "more than one stream begins with '2026'"),
-        (["--stream", "x"], "no stream and no session is called 'x'"),
+        (["--stream", "x"], "no stream, session or routing key is called 'x'"),
         (["--type", "session_creatd"], "no event is of type 'session_creatd'"),
         (["--since", "yore"], "'yore' is neither a position nor a time"),
         (["--since", "#99"], "the log ends at #6; there is no #99 yet"),

@@ -1,4 +1,4 @@
-"""`retold sessions repair-routing`: the report in Hermes' words, and only a report."""
+"""`retold sessions repair-routing`: the report, in Hermes' words."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def test_the_report_has_hermes_words(run: Run, imported: Path, truth: Any) -> No
     assert done.stdout.startswith(
         f"{lineage['orphan']}  (telegram, 33 messages)\n"
         f"  → adopt into {lineage['adopts_key']} (from {lineage['predecessor']}, evidence: lineage)\n"
+        "    also on record: title: #2 of the lineage that it was #1 of\n"
     )
     assert (
         f"{truth['two_predecessors']['orphan']}  (slack, 8 messages)\n"
@@ -45,9 +46,14 @@ def test_the_report_has_hermes_words(run: Run, imported: Path, truth: Any) -> No
     assert "  ✗ not repairable — no keyed predecessor fell quiet within 900s of this session's start\n" in (
         done.stdout
     )
-    assert "\n\n3 of 7 orphaned session(s) can be repaired.\n" in done.stdout
+    assert (
+        "\n\n3 of 7 orphaned session(s) can be repaired. Re-run with --apply to perform them.\n"
+        "1 of these wait for --choose, one by one.\n"
+    ) in done.stdout
     assert "have no key by nature; --all lists them\n" in done.stdout
-    assert "--apply" not in done.stdout
+    assert (
+        f"the chat was written to in {truth['second_history']['routed_to_now']} since: --choose must say"
+    ) in done.stdout
 
 
 def test_each_incident_is_adopted_or_refused_as_it_must_be(run: Run, imported: Path, truth: Any) -> None:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
-import subprocess
-import sys
-import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +9,7 @@ import pytest
 
 from retold.infrastructure.clock import now_us
 from retold.tests.histories import DAY_US, history
+from retold.tests.terminal import on_a_terminal
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
@@ -49,23 +44,6 @@ def test_a_hit_has_a_heading_its_snippet_and_the_command_that_shows_it(run: Run)
     )
 
 
-def on_a_terminal(*argv: str, env: dict[str, str]) -> str:
-    """What a terminal of 80 columns is sent."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
-    with subprocess.Popen(
-        [sys.executable, "-m", "retold", *argv], stdout=theirs, stderr=theirs, env=os.environ | env
-    ) as program:
-        os.close(theirs)
-        sent = b""
-        with contextlib.suppress(OSError):  # a terminal whose program has left
-            while piece := os.read(ours, 65_536):
-                sent += piece
-        program.wait()
-    os.close(ours)
-    return sent.decode().replace("\r\n", "\n")
-
-
 def test_on_a_terminal_the_match_is_bold_and_no_text_has_power_over_it(chats: Path) -> None:
     env = {"RETOLD_HOME": str(chats), "NO_COLOR": "", "TERM": "xterm"}
 
@@ -76,6 +54,30 @@ def test_on_a_terminal_the_match_is_bold_and_no_text_has_power_over_it(chats: Pa
     )
     assert "\x1b[1mboat\x1b[0m is [2Jhere" in on_a_terminal("search", "another boat", env=env)
     assert ">>>tar<<<" in on_a_terminal("search", "tar", env=env | {"NO_COLOR": "1"})
+
+
+@pytest.mark.parametrize("color", ["", "1"])
+def test_a_hit_fits_the_terminal(home: Path, color: str) -> None:
+    with history(home) as h:
+        h.session("20260504_080000_b33d43d5", title="a long title " * 8)
+        h.say("20260504_080000_b33d43d5", "words " * 50 + "needle " + "words " * 50, "assistant")
+    env = {"RETOLD_HOME": str(home), "NO_COLOR": color, "TERM": "xterm"}
+    for columns in (60, 80, 140):
+        told = on_a_terminal("search", "needle", env=env, columns=columns)
+        lines = told.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+
+        assert max(map(len, lines)) <= columns
+        assert "needle" in lines[1]
+        assert ("20260504_080000_b33d43d5" in lines[0]) == (columns > 60)
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_role_or_source_that_is_not_here_is_named(run: Run) -> None:
+    role, source = run("search", "tar", "--role", "nosuch"), run("search", "tar", "--source", "nosuch")
+
+    assert role.stderr == "no message here is of role 'nosuch'; there are: assistant, user\n"
+    assert source.stderr == "no session here is of source 'nosuch'; there are: cli, telegram\n"
+    assert run("search", "zebra", "--role", "user", "--source", "cli").stderr == ""
 
 
 @pytest.mark.usefixtures("chats")

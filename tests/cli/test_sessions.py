@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from retold import Attachment
 from retold.cli import stream, transcript
 from retold.cli.output import cell_width
 from retold.cli.stream import encode, raw_json, size
 from retold.cli.transcript import calls, one_line, readable
 from retold.infrastructure.clock import now_us
+from retold.infrastructure.engine import open_home
 from retold.projections.sessions import Message, messages, page
 from retold.tests.histories import DAY_US, HOUR_US, folded, history
+from retold.tests.terminal import on_a_terminal
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
@@ -100,6 +103,58 @@ def test_on_a_terminal_the_footer_stands_under_the_list(run: Run) -> None:
     assert done.stdout.endswith(
         "\nNot shown: 1 over the limit, 1 archived, 1 older segment, 1 delegate. See them\nwith --all.\n"
     )
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_limit_holds_with_all_too_and_a_limit_of_none_is_no_empty_home(run: Run) -> None:
+    two, none = run("sessions", "list", "--all", "--limit", "2"), run("sessions", "list", "--limit", "0")
+
+    assert len(two.stdout.splitlines()) == 4
+    assert two.stderr == "\nNot shown: 3 over the limit. See them with a larger --limit.\n"
+    assert none.stdout == "No sessions to show.\n"
+    assert "2 over the limit" in none.stderr
+
+
+@pytest.mark.usefixtures("chats")
+def test_a_filter_that_nothing_here_passes_is_named(run: Run) -> None:
+    source = run("sessions", "list", "--source", "nosuch")
+    folder = run("sessions", "list", "--workspace", "nosuch")
+
+    assert (source.exit_code, source.stdout) == (0, "No sessions found.\n")
+    assert source.stderr.startswith("no session here is of source 'nosuch'; there are: cli, cron, ")
+    assert folder.stderr == "no session here has 'nosuch' in the path of its folder\n"
+    assert "no session here" not in run("sessions", "list", "--source", "cli").stderr  # an archived one
+
+
+def test_one_long_title_makes_no_other_row_of_a_piped_list_long(run: Run, home: Path) -> None:
+    with history(home) as h:
+        h.session("s1", title="x" * 5_000)
+        h.session("s2", title="short")
+    lines = run("sessions", "list").stdout.splitlines()
+
+    assert sum(len(line) > 200 for line in lines) == 1
+    assert any("x" * 5_000 in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", [24, 40, 60, 80, 140])
+def test_a_list_fits_a_terminal_of_any_width(chats: Path, columns: int) -> None:
+    lines = on_a_terminal(
+        "sessions", "list", "--all", env={"RETOLD_HOME": str(chats)}, columns=columns
+    ).splitlines()
+
+    assert max(map(cell_width, lines)) <= max(columns, len(NEXT) + 2)
+    assert any(NEXT in line for line in lines)
+    assert any("boat repair" in line for line in lines)
+
+
+def test_where_only_a_title_has_room_a_session_without_one_shows_its_preview(run: Run, home: Path) -> None:
+    with history(home) as h:
+        h.session("20260504_080000_b33d43d5", source="a-long-source-name")
+        h.say("20260504_080000_b33d43d5", "boat leaks")
+    lines = on_a_terminal("sessions", "list", env={"RETOLD_HOME": str(home)}).splitlines()
+
+    assert lines[0].split() == ["Title", "Last", "Active", "Source", "ID"]
+    assert lines[2].startswith("boat leaks  ")
 
 
 def test_an_empty_home_has_no_sessions(run: Run, home: Path) -> None:
@@ -211,7 +266,7 @@ def test_a_session_is_shown_by_prefix_and_by_the_title_of_its_lineage(run: Run) 
 
 
 @pytest.mark.usefixtures("chats")
-def test_a_delegates_private_talk_is_no_part_of_the_conversation(run: Run) -> None:
+def test_c9_a_delegates_private_talk_is_no_part_of_the_conversation(run: Run) -> None:
     done = run("sessions", "show", NEXT, "--json")
 
     assert done.json["lineage"] == [
@@ -388,3 +443,25 @@ def test_an_imported_home_is_listed_counted_and_searched_whole(run: Run, hermes_
     assert "before\0after" in [each["content"] for each in odd]
     assert "rewound" in {each["visibility"] for each in rewound}
     assert run("search", "marsupial", "--json").json["hits"][0]["session_id"] == shapes["odd_content"]
+
+
+def test_attachments_summaries_and_copies_are_shown_as_what_they_are(run: Run, home: Path) -> None:
+    with open_home(home) as engine:
+        engine.create_session("telegram", session_id="s")
+        engine.append("s", "user", "older")
+        voice = Attachment("/v.ogg", "audio", "hello")
+        heard = engine.append("s", "user", None, attachments=[voice]).position
+        engine.compact("s", "so far", keep_last=1)
+    text = run("sessions", "show", "s").stdout
+    shown = run("sessions", "show", "s", "--json").json["messages"]
+
+    assert "[audio: /v.ogg]\n  hello\n" in text
+    assert f"[copy of #{heard}]" in text
+    assert "[summary]" in text
+    assert [(each["summary"], each["copy_of"]) for each in shown] == [
+        (False, None),
+        (False, None),
+        (True, None),
+        (False, heard),
+    ]
+    assert shown[3]["attachments"] == [{"path": "/v.ogg", "kind": "audio", "text": "hello"}]

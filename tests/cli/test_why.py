@@ -87,7 +87,15 @@ def test_the_json_has_the_contract_s_fields(run: Run, imported: Path, truth: Any
     told = run("why", "1001", "--json", "--home", imported).json
     jump = told["findings"][0]
 
-    assert list(told) == ["key", "session_id", "decision", "candidates", "timeline", "findings"]
+    assert list(told) == [
+        "key",
+        "session_id",
+        "decision",
+        "candidates",
+        "timeline",
+        "findings",
+        "undated_route",
+    ]
     assert told["session_id"] == truth["lineage"]["routed_to_now"]
     assert list(told["decision"]) == ["position", "at", "cause"]
     assert told["decision"]["cause"] == "import"
@@ -192,10 +200,14 @@ def test_a_command_names_the_home_that_was_named(
     run: Run, imported: Path, truth: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = f" --home {imported}\n"
+    orphan = truth["lineage"]["orphan"]
     for argv in (("why", "1001"), ("audit",)):
-        assert f"retold sessions repair-routing{there}" in run(*argv, "--home", imported).stdout
-    assert f"retold sessions show {truth['two_predecessors']['orphan']}{there}" in (
-        run("why", truth["two_predecessors"]["orphan"], "--home", imported).stdout
+        assert f"retold sessions repair-routing --apply {orphan}{there}" in (
+            run(*argv, "--home", imported).stdout
+        )
+    undecided = truth["two_predecessors"]["orphan"]
+    assert f"retold sessions repair-routing --apply {undecided} --from SESSION{there}" in (
+        run("why", undecided, "--home", imported).stdout
     )
 
     monkeypatch.setenv("RETOLD_HOME", str(imported))
@@ -270,6 +282,36 @@ def test_a_time_says_what_had_happened_by_it(run: Run, imported: Path) -> None:
     assert "kitchen plan #2: last message; no key, chat or user" in done.stdout
     assert "14:32" not in done.stdout
     assert "as of 2026-05-08T14:25:00Z" in done.stderr
+
+
+AT_DAWN = "2026-05-08T05:30:00Z"
+
+
+def test_where_a_key_led_before_an_import_found_it_is_not_made_up(run: Run, imported: Path) -> None:
+    done = run("why", "1001", "--home", imported, "--at", AT_DAWN)
+    found = run("why", "1001", "--json", "--home", imported, "--at", AT_DAWN).json
+    audited = run("audit", "--home", imported, "--at", AT_DAWN)
+    words = " ".join(done.stdout.split())
+
+    assert (done.exit_code, audited.exit_code) == (0, 0)
+    assert "Unknown: where the chat led on 8 May 05:30 is not on record." in words
+    assert "last touched 8 May 14:19 by its own words; where it led before that is not on record" in words
+    assert "JUMPED" not in words + audited.stdout
+    assert "22 Jun" not in words.partition("boat repair begins")[2]
+    assert (found["session_id"], found["decision"], found["findings"]) == (None, None, [])
+    assert (
+        found["undated_route"]
+        == run("why", "1001", "--json", "--home", imported).json["decision"]["position"]
+    )
+    assert "where 1 key led then is not on record" in audited.stderr
+
+
+def test_a_route_whose_entry_was_not_touched_since_is_told(run: Run, imported: Path) -> None:
+    done = run("why", "1001", "--home", imported, "--at", "2026-05-08T15:00:00Z")
+
+    assert done.exit_code == 1
+    assert "JUMPED BACK" in done.stdout
+    assert run("why", "1001", "--json", "--home", imported).json["undated_route"] is None
 
 
 # --- chats made by the engine -----------------------------------------------------------------------
@@ -374,7 +416,7 @@ def test_wide_titles_and_long_keys_stay_in_their_columns(
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = run("why", long_key).stdout.splitlines()
 
-    assert max(cell_width(line) for line in lines) <= min(columns, 100)
+    assert max(cell_width(line) for line in lines if " retold " not in line) <= min(columns, 100)
     assert long_key in lines[0] + lines[1]
 
 

@@ -54,6 +54,12 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "timestamp: float | None = None",
         "columns: dict[str, Scalar] = dict()",
         "odd: dict[str, Odd] = dict()",
+        "attachments: list[Attachment] = list()",
+        "summary: bool = False",
+    ),
+    "message_enriched.1": (
+        "message: int",
+        "changes: dict[str, Scalar]",
     ),
     "message_edited.1": (
         "message: int",
@@ -61,8 +67,15 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "seen: bytes | None = None",
         "odd: dict[str, Odd] = dict()",
     ),
-    "messages_rewound.1": ("messages: list[int]",),
-    "messages_restored.1": ("messages: list[int]",),
+    "messages_rewound.1": (
+        "messages: list[int]",
+        "compacted: list[int] = list()",
+        "restored: list[int] = list()",
+    ),
+    "messages_restored.1": (
+        "messages: list[int]",
+        "compacted: list[int] = list()",
+    ),
     "messages_compacted.1": ("messages: list[int]",),
     "usage_recorded.1": (
         "mode: Literal['absolute', 'delta']",
@@ -81,24 +94,97 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "actual_cost_usd: float | None = None",
         "columns: dict[str, Scalar] = dict()",
     ),
+    "usage_row_gone.1": (
+        "model: str",
+        "billing_provider: str = ''",
+        "billing_base_url: str = ''",
+        "billing_mode: str = ''",
+        "task: str = ''",
+    ),
     "session_titled.1": (
         "title: str | None",
         "claimed: bool = True",
+        "by: TitledBy = 'person'",
     ),
     "session_compressed.1": (
         "continuation: str",
         "ended_at: float | None = None",
+        "why: Literal['context_full', 'turn_cap'] = 'context_full'",
     ),
     "session_ended.1": (
         "reason: str | None",
         "hard: bool",
         "ended_at: float | None = None",
     ),
+    "session_reset.1": (
+        "rule: ResetRule",
+        "successor: str | None = None",
+        "last_active_us: int | None = None",
+        "boundary_us: int | None = None",
+        "idle_minutes: float | None = None",
+        "at_hour: int | None = None",
+        "zone: str | None = None",
+        "had_activity: bool = False",
+        "deferred: bool = False",
+    ),
     "session_reopened.1": (),
     "session_archived.1": (),
     "session_unarchived.1": (),
     "session_pinned.1": (),
     "session_unpinned.1": (),
+    "session_deleted.1": (
+        "reason: str",
+        "erase_after_us: int",
+        "messages: int = 0",
+        "with_parent: str | None = None",
+    ),
+    "session_undeleted.1": (),
+    "resume_marked.1": (
+        "reason: ResumeReason",
+        "restarts: int = 1",
+    ),
+    "resume_cleared.1": ("why: Literal['turn_succeeded', 'drained', 'suspended', 'expired', 'undo']",),
+    "session_suspended.1": (
+        "why: Literal['stop', 'stuck']",
+        "restarts: int = 0",
+    ),
+    "turn_queued.1": (
+        "turn: str",
+        "text: str",
+        "lane: Literal['slot', 'overflow']",
+        "replaces: str | None = None",
+        "about: dict[str, Scalar] = dict()",
+        "moved_from: str | None = None",
+    ),
+    "turn_started.1": (
+        "turn: str",
+        "lease_until_us: int",
+        "queued: bool = False",
+        "gateway: str | None = None",
+    ),
+    "turn_finished.1": (
+        "turn: str",
+        "outcome: Literal['done', 'failed', 'interrupted', 'lost']",
+        "detail: str | None = None",
+    ),
+    "queue_cleared.1": (
+        "turns: list[str]",
+        "why: Literal['reset', 'person', 'moved', 'deleted']",
+    ),
+    "handoff_requested.1": (
+        "platform: str",
+        "deadline_us: int",
+    ),
+    "handoff_claimed.1": (
+        "gateway: str",
+        "deadline_us: int",
+    ),
+    "handoff_completed.1": (
+        "key: str",
+        "platform: str",
+        "previous: str | None = None",
+    ),
+    "handoff_failed.1": ("reason: str",),
     "workspace_changed.1": (
         "cwd: str | None",
         "git_branch: str | None",
@@ -155,6 +241,15 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "cause: Cause",
         "store: str | None = None",
     ),
+    "activity_held.1": (
+        "key: str",
+        "hold: str",
+        "what: str = ''",
+    ),
+    "activity_released.1": (
+        "key: str",
+        "hold: str",
+    ),
     "title_claimed.1": (
         "title: str",
         "session_id: str",
@@ -162,6 +257,46 @@ FROZEN: dict[str, tuple[str, ...]] = {
     "title_released.1": (
         "title: str",
         "session_id: str",
+    ),
+    "gateway_started.1": (
+        "clean: bool",
+        "platforms: list[str] = list()",
+    ),
+    "gateway_stopped.1": (
+        "clean: bool",
+        "reason: str = ''",
+        "running: list[str] = list()",
+    ),
+    "recovery_ran.1": (
+        "marked: list[str] = list()",
+        "suspended: list[str] = list()",
+        "resumed: list[str] = list()",
+        "passed_over: dict[str, str] = dict()",
+        "loop: bool = False",
+    ),
+    "home_channel_set.1": (
+        "platform: str",
+        "chat_id: str | None",
+        "thread_id: str | None = None",
+        "name: str | None = None",
+        "chat_type: str = 'dm'",
+    ),
+    "setting_changed.1": (
+        "name: str",
+        "value: Scalar",
+        "until_us: int | None = None",
+        "lapsed: bool = False",
+    ),
+    "update_seen.1": (
+        "platform: str",
+        "update: str",
+        "session_id: str | None = None",
+        "turn: str | None = None",
+    ),
+    "maintenance_ran.1": (
+        "kind: str",
+        "done: dict[str, int] = dict()",
+        "left: dict[str, str] = dict()",
     ),
     "import_ran.1": (
         "path: str",
@@ -178,6 +313,11 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "reason: str",
         "source_refs: list[bytes | None] = list()",
         "marks: list[ErasedMark] = list()",
+        "session: str | None = None",
+        "prompts: list[str] = list()",
+        "masked: dict[int, bytes] = dict()",
+        "edits: dict[int, dict[str, Scalar]] = dict()",
+        "store: str | None = None",
     ),
     "RouteCandidate": (
         "session_id: str",
@@ -189,6 +329,11 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "role: str | None",
         "active_us: int | None",
     ),
+    "Attachment": (
+        "path: str",
+        "kind: str",
+        "text: str | None = None",
+    ),
     "Odd": (
         "kind: Literal['text', 'value']",
         "value: Scalar",
@@ -196,8 +341,19 @@ FROZEN: dict[str, tuple[str, ...]] = {
 }
 
 WORDS: dict[str, tuple[str, ...]] = {
-    "Visibility": ("live", "compacted", "rewound"),
-    "ParentKind": ("continuation", "branch", "delegate", "tool", "reset", "child"),
+    "Visibility": (
+        "live",
+        "compacted",
+        "rewound",
+    ),
+    "ParentKind": (
+        "continuation",
+        "branch",
+        "delegate",
+        "tool",
+        "reset",
+        "child",
+    ),
     "Cause": (
         "first_message",
         "reset",
@@ -205,11 +361,37 @@ WORDS: dict[str, tuple[str, ...]] = {
         "daily",
         "compression",
         "resume",
+        "branch",
         "handoff",
         "recovery",
         "repair",
         "import",
+        "suspended",
+        "resume_expired",
+        "delete",
+        "undo",
     ),
-    "AtKind": ("exact", "no_later_than"),
+    "AtKind": (
+        "exact",
+        "no_later_than",
+    ),
+    "ResetRule": (
+        "person",
+        "idle",
+        "daily",
+        "daily_and_idle",
+        "suspended",
+        "resume_expired",
+    ),
+    "ResumeReason": (
+        "restart_timeout",
+        "shutdown_timeout",
+        "restart_interrupted",
+    ),
+    "TitledBy": (
+        "person",
+        "model",
+        "lineage",
+    ),
 }
 """An older program cannot decode a payload with a word that it does not know: a new word is a new topic."""

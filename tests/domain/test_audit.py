@@ -104,10 +104,10 @@ def test_findings_have_evidence_and_a_command_that_exists(fixture_world: World) 
         assert finding.evidence == tuple(sorted(set(finding.evidence)))
         assert finding.remedy.startswith(
             (
-                "retold sessions repair-routing",
-                "retold why ",
-                "retold sessions show ",
-                "retold sessions tree ",
+                "retold sessions repair-routing --apply ",
+                "retold sessions route ",
+                "retold sessions unroute ",
+                "retold sessions continuation ",
             )
         )
 
@@ -233,7 +233,8 @@ def test_an_orphan_deep_in_a_chain_of_orphans_is_found(story: Story) -> None:
 
     assert the("jumped_back", findings).session_id == "d"
     assert (deep.key, [c.session_id for c in deep.candidates]) == (K, ["b"])
-    assert deep.remedy == "retold sessions repair-routing"
+    assert deep.remedy == "retold sessions repair-routing --apply c"
+    assert the("jumped_back", findings).remedy == f"retold sessions route {K} d"
 
 
 def test_a_key_back_at_the_compressed_parent_jumped_back(story: Story) -> None:
@@ -610,7 +611,7 @@ def test_an_orphan_out_of_the_window_gets_the_window_that_would_do(story: Story)
     assert [(each.session_id, each.verdict) for each in one.candidates] == [
         ("d", "fell quiet 2400 s before it began; outside the window")
     ]
-    assert one.remedy == "retold sessions repair-routing --max-gap-seconds 2400"
+    assert one.remedy == "retold sessions repair-routing --apply o --max-gap-seconds 2400"
     assert found(story, gap_seconds=2400)[0].key == K
 
 
@@ -638,7 +639,8 @@ def test_a_remedy_spells_out_what_would_harm_a_terminal(story: Story) -> None:
     story.talk("o\x1b[31m\n", None, 1.0001, 2)
     story.talk("other", None, 1.0002, 2)
 
-    assert found(story)[0].remedy == r"retold sessions show $'o\x1b[31m\n'"
+    remedy = r"retold sessions repair-routing --apply $'o\x1b[31m\n' --from SESSION"
+    assert found(story)[0].remedy == remedy
 
 
 def test_empty_and_vanished_sessions_are_not_stranded(story: Story) -> None:

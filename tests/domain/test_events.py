@@ -16,7 +16,7 @@ from retold.tests.domain.frozen_events import FROZEN, WORDS
 from retold.tests.domain.golden_events import GOLDEN
 
 LOG = Path(__file__).parent.parent / "fixtures" / "log"
-NESTED = (e.RouteCandidate, e.ErasedMark, e.Odd)
+NESTED = (e.RouteCandidate, e.ErasedMark, e.Attachment, e.Odd)
 BY_TOPIC = {payload.topic: payload for payload in GOLDEN}
 
 

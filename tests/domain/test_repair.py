@@ -58,6 +58,14 @@ def test_two_claimants_are_both_refused_and_keep_their_evidence(story: Story) ->
         assert (record.donor_id, record.evidence) == ("d", "contiguity")
 
 
+def test_a_claim_that_was_granted_before_contests_the_donor_still(story: Story) -> None:
+    story.talk("d", K, QUIET, ended=QUIET, end_reason="superseded_by_repair")
+    story.talk("o", K, SOON, 20, parent_id="d", parent_kind="continuation")
+    story.talk("p", None, SOON + 0.0001, 11)
+
+    assert (only(story).adoptable, only(story).reason, only(story).donor_id) == (False, CONTESTED, "d")
+
+
 def test_lineage_and_contiguity_contest_one_donor(story: Story) -> None:
     story.talk("d", K, QUIET)
     story.talk("o", None, SOON, 11)

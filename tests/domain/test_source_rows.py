@@ -31,6 +31,7 @@ from retold.domain.source_rows import (
     packed,
     seen_after,
     session_changes,
+    session_continued,
     session_created,
     session_payloads,
     settled,
@@ -280,3 +281,24 @@ def test_circles_among_parents_are_each_named_once() -> None:
     parents = {"a": "b", "b": "c", "c": "a", "d": "a", "e": "e", "f": None}
 
     assert cycles(parents, parents.get) == [["a", "b", "c"], ["e"]]
+
+
+def test_a_continuation_that_comes_later_leads_a_compressed_session_on() -> None:
+    ended: Row = {"ended_at": 5.0, "end_reason": "compression"}
+
+    assert session_continued(ended, ended, "next", row_id="s") == [e.SessionCompressed("next", ended_at=5.0)]
+    assert session_continued(ended, {}, "next", row_id="s") == []
+
+
+def test_an_end_at_an_odd_time_stays_as_it_was_when_the_session_is_led_on() -> None:
+    ended: Row = {"ended_at": 5, "end_reason": "compression"}
+
+    payloads = session_continued(ended, ended, "next", row_id="s")
+    row = ended
+    for payload in payloads:
+        row = seen_after(row, payload, 0)
+
+    assert payloads[0] == e.SessionCompressed("next", ended_at=5.0)
+    assert isinstance(payloads[1], e.SourceRowChanged)
+    assert payloads[1].row == "s"
+    assert packed(row) == packed(ended)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from retold.domain.errors import IdempotencyMismatch
+from retold.domain.events import MessageAppended
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.log import Conflict
 from retold.tests.infrastructure.processes import run_together
@@ -132,3 +133,78 @@ def test_b27_processes_that_deliver_the_same_messages_at_once_write_each_once(
     assert answers[0] == answers[1] == answers[2]
     assert len(set(answers[0])) == 20
     assert engine.event_log.stream_version("session:s1") == 21
+
+
+# --- over a compression ------------------------------------------------------------------------------
+
+
+def compressed(engine: SessionEngine, *, keep_last: int = 1) -> str:
+    engine.append_message("s1", "user", "first", idempotency_key="m1")
+    engine.append_message("s1", "assistant", "to first")
+    engine.append_message("s1", "user", "second", idempotency_key="m2")
+    return engine.compress_session("s1", "so far", keep_last=keep_last).session_id
+
+
+def said_by_users(engine: SessionEngine) -> list[object]:
+    return [
+        event.payload.content
+        for event in engine.event_log.read(topics=[MessageAppended.topic])
+        if isinstance(event.payload, MessageAppended) and event.payload.copy_of is None
+        if event.payload.role == "user" and not event.payload.summary
+    ]
+
+
+@pytest.mark.parametrize("keep_last", [0, 1])
+def test_b27_a_message_is_one_also_where_its_session_went_on_as_another(
+    engine: SessionEngine, keep_last: int
+) -> None:
+    child = compressed(engine, keep_last=keep_last)
+    engine.append(child, "user", "more")
+    grandchild = engine.compress_session(child, "so much", keep_last=keep_last).session_id
+    first, second = (
+        each.position
+        for each in engine.event_log.read(topics=[MessageAppended.topic])
+        if isinstance(each.payload, MessageAppended) and each.payload.content in ("first", "second")
+        if each.payload.copy_of is None
+    )
+    head = engine.head()
+
+    assert engine.append(grandchild, "user", "first", key="m1").positions == (first,)
+    assert engine.append(grandchild, "user", "second", key="m2").positions == (second,)
+    assert engine.head() == head
+    with pytest.raises(IdempotencyMismatch):
+        engine.append(grandchild, "user", "other", key="m2")
+    engine.append(grandchild, "user", "third", key="m3")
+    assert said_by_users(engine) == ["first", "second", "more", "third"]
+
+
+def test_b27_what_a_redelivery_adds_after_a_compression_is_added_to_the_message_and_its_copies(
+    engine: SessionEngine,
+) -> None:
+    child = compressed(engine)
+    engine.append(child, "user", "third", key="m3")
+    done = engine.append(child, "user", "second", key="m2", platform_message_id="p2")
+    following = engine.append(child, "user", "fourth", key="m4")
+
+    assert len(done.enriched) == 2
+    assert [each.platform_message_id for each in engine.view(child).messages if each.content == "second"] == [
+        "p2"
+    ]
+    shown = engine.history(child).messages
+    assert [each.platform_message_id for each in shown if each.content == "second"] == ["p2"]
+    assert following.positions[0] == engine.head().position
+    assert said_by_users(engine) == ["first", "second", "third", "fourth"]
+
+
+def test_b27_a_parent_that_was_deleted_hinders_no_message(engine: SessionEngine) -> None:
+    child = compressed(engine)
+    engine.delete_session("s1", now=True)
+
+    assert engine.append(child, "user", "third", key="m3").positions
+
+
+def test_b27_a_branch_and_a_chat_that_began_anew_are_other_conversations(engine: SessionEngine) -> None:
+    engine.append_message("s1", "user", "first", idempotency_key="m1")
+    branch = engine.branch_session("s1").session_id
+
+    assert engine.append(branch, "user", "another", key="m1").positions

@@ -13,12 +13,14 @@ import pytest
 from retold.domain import events as e
 from retold.domain.errors import BadUsage
 from retold.infrastructure import history
+from retold.infrastructure.happened import AsOf
 from retold.infrastructure.history import CACHE, state_at
 from retold.infrastructure.home import EVENTS
-from retold.infrastructure.log import Log
+from retold.infrastructure.log import Draft, Log
 from retold.infrastructure.when import Point
 from retold.projections.transcripts import Transcripts
 from retold.tests.histories import draft
+from retold.tests.infrastructure.damage import overwrite, tree
 from retold.tests.infrastructure.filled import execute
 
 NOON_US = 1_778_000_000_000_000
@@ -57,6 +59,57 @@ def test_a_position_gives_what_this_log_said_then(log: Log) -> None:
     assert told(log, Point(position=0)) == ([], [])
     assert told(log, Point(position=2)) == (["at two"], [("s1", None)])
     assert told(log, Point(position=5)) == (["at two", "at one"], [("s1", "plan"), ("s2", None)])
+
+
+def found(stream: str, version: int, payload: e.Payload, hours: float) -> Draft:
+    """What an import found, at the latest so many hours after noon."""
+    return draft(stream, version, payload, NOON_US + round(hours * HOUR_US), at_kind="no_later_than")
+
+
+def test_what_an_import_found_of_a_session_stands_from_its_beginning(log: Log) -> None:
+    log.append([found("session:s1", 5, e.SessionArchived(), 30)])
+    log.append([draft("session:s3", 1, e.SessionCreated("cli"), NOON_US)])
+    log.append([found("session:s3", 2, e.SessionTitled("first found"), 20)])
+    log.append([found("session:s3", 3, e.SessionTitled("found later"), 40)])
+    log.append([found("session:s2", 2, e.SessionTitled("not begun"), 30)])
+    log.append([found("title:x", 1, e.TitleClaimed("not begun", "s2"), 30)])
+
+    assert told(log, by(2))[1] == [("s1", None), ("s3", "first found")]  # s1's own title has its time
+    assert told(log, by(25))[1] == [("s1", "plan"), ("s2", "not begun"), ("s3", "first found")]
+    assert told(log, by(50))[1][2] == ("s3", "found later")
+    with closing(state_at(log, log.path.parent, by(2))) as db:
+        assert db.execute("SELECT archived FROM sessions WHERE id = 's1'").fetchone() == (1,)
+
+
+def test_a_route_that_an_import_found_stands_once_its_entry_was_touched_last(log: Log) -> None:
+    def routes(hours: float) -> list[str]:
+        with closing(state_at(log, log.path.parent, by(hours))) as db:
+            return [row[0] for row in db.execute("SELECT key FROM routes ORDER BY key")]
+
+    for key, touched in (("early", 1.0), ("late", 10.0), ("unsaid", None)):
+        updated_us = None if touched is None else NOON_US + round(touched * HOUR_US)
+        route = e.SessionRerouted(
+            key, "s1", None, "import", entry_created_us=updated_us and NOON_US, entry_updated_us=updated_us
+        )
+        log.append([found(f"route:{key}", 1, route, 30)])
+
+    assert routes(0.5) == []
+    assert routes(2) == ["early"]
+    assert routes(11) == ["early", "late"]
+    assert routes(30) == ["early", "late", "unsaid"]
+    assert [each.key for each in AsOf(log, by(2).at_us or 0).undated.routes] == ["late", "unsaid"]
+
+
+def test_damage_elsewhere_leaves_what_an_import_found(log: Log) -> None:
+    log.append([found("session:s1", 5, e.SessionArchived(), 30)])
+    expected = AsOf(log, NOON_US).undated
+    log.close()
+    overwrite(log.path, tree(log.path, "events_without_messages").root)
+    with closing(Log(log.path)) as damaged:
+        assert AsOf(damaged, NOON_US).undated == expected
+        assert AsOf(damaged, NOON_US).had_happened(damaged.read(5)[0])
+
+    assert expected.shown == {6}
 
 
 def test_a_position_that_the_log_has_not_reached_is_refused(log: Log) -> None:

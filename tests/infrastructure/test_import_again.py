@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import signal
@@ -12,13 +13,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
 from retold.domain import events as e
-from retold.domain.errors import BadUsage, VersionConflict
+from retold.domain.errors import BadUsage, StoreBusy, VersionConflict
 from retold.domain.events import Recorded
-from retold.infrastructure.importers import writer
+from retold.infrastructure.importers import hermes, writer
+from retold.infrastructure.importers.report import Progress
+from retold.infrastructure.importers.turn import my_turn
 from retold.infrastructure.log import Draft, Log
 from retold.tests.infrastructure.importing import Importer, ask, edit, importer
 
@@ -151,6 +155,33 @@ def test_a_title_that_a_session_of_ours_holds_comes_in_unclaimed(home: Path, her
         assert it.told() == []
 
 
+# --- recovered late ----------------------------------------------------------------------------------
+
+
+def test_messages_that_an_earlier_import_could_not_read_are_said_to_stand_last(
+    home: Path, hermes_home: Path
+) -> None:
+    held = ask(hermes_home, "SELECT * FROM messages WHERE session_id = ? ORDER BY id LIMIT 3", BOAT)[1:]
+    edit(hermes_home, "DELETE FROM messages WHERE id IN (?, ?)", held[0][0], held[1][0])
+    with importer(home, hermes_home) as it:
+        it.run()
+        for row in held:
+            edit(hermes_home, f"INSERT INTO messages VALUES ({','.join('?' * len(row))})", *row)
+
+        assert len(it.told()) == 2
+        assert it.report is not None
+        assert it.report.notes == [
+            f"session {BOAT}: messages that stand before known ones in the source came in last: 2"
+        ]
+        edit(
+            hermes_home,
+            "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, 'user', 'next', 2e9)",
+            BOAT,
+        )
+        assert len(it.told()) == 1
+        assert it.report.notes == []
+
+
 # --- erased here -------------------------------------------------------------------------------------
 
 
@@ -163,6 +194,15 @@ def test_an_erased_message_never_comes_back(known: Importer) -> None:
     edit(known.hermes, "UPDATE messages SET content = 'the secret again' WHERE id = ?", message)
     assert known.told() == []
     assert known.state("SELECT count(*) FROM messages WHERE id = ?", at) == [(0,)]
+
+
+def test_an_erased_message_is_none_that_comes_late(known: Importer) -> None:
+    first = ask(known.hermes, "SELECT min(id) FROM messages WHERE session_id = ?", BOAT)[0][0]
+    known.engine.erase_messages([known.position_of(first)], reason="secret")
+
+    assert known.told() == []
+    assert known.report is not None
+    assert known.report.notes == []
 
 
 def test_an_erased_message_stays_erased_when_all_is_told_again(known: Importer) -> None:
@@ -242,6 +282,9 @@ def test_a_home_that_moved_goes_on(known: Importer, tmp_path: Path) -> None:
 
     assert known.told(hermes=moved, moved_from=known.hermes) == [e.SessionArchived()]
     assert known.told(hermes=moved) == []
+    assert known.told(hermes=moved, moved_from=known.hermes) == []  # said once more
+    with pytest.raises(BadUsage, match="no home was imported from"):
+        known.run(hermes=moved, moved_from=tmp_path / "never")
     again = moved.rename(tmp_path / "again")
     with pytest.raises(BadUsage, match="no home was imported from"):
         known.run(hermes=again, moved_from=tmp_path / "never")
@@ -356,6 +399,85 @@ def test_two_imports_at_once_bring_everything_once(
 
     assert failures == []
     assert messages == [(914, 914)]
+
+
+def in_use(hermes_home: Path) -> apsw.Connection:
+    """The home's database as a running Hermes holds it: what it wrote last is in the WAL."""
+    live = apsw.Connection(str(hermes_home / "state.db"))
+    live.execute("PRAGMA journal_mode = wal")
+    live.execute("UPDATE sessions SET cwd = '/srv' WHERE id = ?", (OTHER,))
+    return live
+
+
+def test_an_import_waits_for_the_one_that_is_running_and_then_finds_nothing_new(
+    home: Path, hermes_home: Path, small_batches: None
+) -> None:
+    second: list[Any] = []
+    is_waiting = threading.Event()
+
+    def take_too(at: Progress) -> None:
+        if at.phase == "waiting for another import":
+            is_waiting.set()
+
+    def import_too() -> None:
+        with importer(home, hermes_home) as it:
+            it.run(progress=take_too)
+            second.append(it.report)
+
+    other = threading.Thread(target=import_too)
+
+    def in_the_middle(at: Progress) -> None:
+        if at.phase == "taking in" and at.done and not is_waiting.is_set():
+            other.start()
+            assert is_waiting.wait(30)
+            # Both have the home open as it was before this.
+            live.execute("UPDATE sessions SET archived = 1 WHERE id = ?", (BOAT,))
+
+    with importer(home, hermes_home) as first, contextlib.closing(in_use(hermes_home)) as live:
+        first.run(progress=in_the_middle)
+        other.join(60)
+        (report,) = second
+
+        assert report.skipped == []
+        assert report.taken == {"archived": 1}
+        assert report.unchanged["messages"] == 914
+        assert first.state("SELECT count(*), count(DISTINCT source_id) FROM messages") == [(914, 914)]
+
+
+def test_an_import_that_cannot_wait_any_longer_says_what_to_do(
+    home: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retold.infrastructure.importers.hermes.WAIT_S", 0.0)
+    with importer(home, hermes_home) as it, my_turn(home):
+        with pytest.raises(StoreBusy, match=r"another import into .* is still running") as refused:
+            it.run()
+
+        assert refused.value.hint == "run this one again when that one is done"
+        assert it.events() == []
+
+
+def test_what_another_process_takes_in_during_the_plan_did_not_begin_here(
+    known: Importer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a program that does not wait for its turn, or where the file system knows no locks."""
+    edit(known.hermes, "INSERT INTO sessions (id, source, started_at) VALUES ('new', 'cli', 1.0)")
+    monkeypatch.setattr(hermes, "my_turn", lambda *_, **__: contextlib.nullcontext(False))
+    told: list[Any] = []
+
+    def import_too() -> None:
+        with importer(home, known.hermes) as other:
+            told.extend(other.told())
+
+    def while_planning(at: Progress) -> None:
+        if at.phase == "reading sessions" and not told:
+            other = threading.Thread(target=import_too)
+            other.start()
+            other.join(60)
+
+    assert known.run(progress=while_planning)[0].session_id == "new"
+    assert len(told) == 1
+    assert known.report is not None
+    assert (known.report.taken, known.report.skipped) == ({}, [])
 
 
 def test_a_second_run_is_told_from_the_first_after_the_projections_were_lost(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from retold.domain import events as e
+from retold.infrastructure.importers import hermes_plan
 from retold.tests.infrastructure.importing import Importer, ask, edit, importer
 
 BOAT = "20260504_080000_b33d43d5"
@@ -179,19 +180,29 @@ def test_an_end_and_a_reopening(known: Importer) -> None:
     assert known.session(BOAT)["end_reason"] is None
 
 
-def test_a_compression_with_its_continuation(known: Importer) -> None:
+def compress(hermes: Path) -> None:
+    """BOAT ends by compression."""
     edit(
-        known.hermes,
+        hermes,
         "UPDATE sessions SET ended_at = 1782132000.0, end_reason = 'compression' WHERE id = ?",
         BOAT,
     )
+
+
+def go_on(hermes: Path) -> None:
+    """BOAT's continuation begins."""
     edit(
-        known.hermes,
+        hermes,
         "INSERT INTO sessions (id, source, started_at, parent_session_id, session_key)"
         " VALUES ('next', 'telegram', 1782132001.0, ?, ?)",
         BOAT,
         KEY,
     )
+
+
+def test_a_compression_with_its_continuation(known: Importer) -> None:
+    compress(known.hermes)
+    go_on(known.hermes)
 
     compressed, created = known.told()
 
@@ -199,6 +210,56 @@ def test_a_compression_with_its_continuation(known: Importer) -> None:
     assert isinstance(created, e.SessionCreated)
     assert (created.parent_session_id, created.parent_kind) == (BOAT, "continuation")
     assert created.session_key == KEY
+
+
+def test_a_continuation_that_comes_an_import_after_the_compression(known: Importer) -> None:
+    compress(known.hermes)
+    assert known.told() == [e.SessionEnded("compression", hard=False, ended_at=1782132000.0)]
+    go_on(known.hermes)
+
+    compressed, created = known.run()
+
+    assert (compressed.session_id, created.session_id) == (BOAT, "next")
+    assert compressed.payload == e.SessionCompressed("next", ended_at=1782132000.0)
+    assert (compressed.at_us, compressed.at_kind) == (1782132000_000000, "exact")
+    assert known.engine.session(BOAT).successor == "next"
+    assert known.told() == []
+
+
+def test_a_continuation_that_came_without_its_compression_is_told_at_the_next_import(
+    known: Importer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an import that was killed between the two."""
+    compress(known.hermes)
+    known.run()
+    go_on(known.hermes)
+    with monkeypatch.context() as patch:
+        patch.setattr(hermes_plan, "session_continued", lambda *_, **__: [])
+        assert len(known.told()) == 1
+
+    assert known.told() == [e.SessionCompressed("next", ended_at=1782132000.0)]
+    assert known.told() == []
+
+
+def test_a_session_that_was_opened_again_here_is_not_compressed_by_a_later_import(known: Importer) -> None:
+    compress(known.hermes)
+    known.run()
+    known.engine.reopen_session(BOAT)
+    go_on(known.hermes)
+
+    assert [type(each) for each in known.told()] == [e.SessionCreated]
+    assert known.engine.session(BOAT).ended is False
+    assert known.told() == []
+
+
+def test_an_end_whose_time_is_no_real_number_is_compressed_all_the_same(known: Importer) -> None:
+    compress(known.hermes)
+    edit(known.hermes, "UPDATE sessions SET ended_at = x'00' WHERE id = ?", BOAT)
+    known.run()
+    go_on(known.hermes)
+
+    assert any(isinstance(each, e.SessionCompressed) for each in known.told())
+    assert known.told() == []
 
 
 def test_an_archive(known: Importer) -> None:
@@ -304,22 +365,74 @@ def test_a_session_gone_and_back(known: Importer) -> None:
     assert known.told() == []
 
 
-def test_a_new_session_with_the_title_of_one_that_went(known: Importer) -> None:
-    edit(known.hermes, "DELETE FROM messages WHERE session_id = ?", BOAT)
-    edit(known.hermes, "DELETE FROM session_model_usage WHERE session_id = ?", BOAT)
-    edit(known.hermes, "DELETE FROM sessions WHERE id = ?", BOAT)
+def leave(hermes: Path, session_id: str, *, usage: bool = True) -> None:
+    """A session goes, with its messages, as when it is deleted in Hermes."""
+    edit(hermes, "DELETE FROM messages WHERE session_id = ?", session_id)
+    if usage:
+        edit(hermes, "DELETE FROM session_model_usage WHERE session_id = ?", session_id)
+    edit(hermes, "DELETE FROM sessions WHERE id = ?", session_id)
+
+
+def name_anew(hermes: Path, title: str = "boat repair") -> None:
+    """A new session gets the title."""
     edit(
-        known.hermes,
-        "INSERT INTO sessions (id, source, started_at, title)"
-        " VALUES ('new', 'cli', 1782132000.0, 'boat repair')",
+        hermes,
+        "INSERT INTO sessions (id, source, started_at, title) VALUES ('new', 'cli', 1782132000.0, ?)",
+        title,
     )
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_session_that_went_gives_its_title_to_a_new_one(known: Importer, at_once: bool) -> None:
+    leave(known.hermes, BOAT)
+    if not at_once:
+        known.run()
+    name_anew(known.hermes)
 
     told = known.told()
 
-    assert told[-1] == e.SessionTitled("boat repair", claimed=False)
-    assert not any(isinstance(each, e.TitleClaimed) for each in told)
+    assert told[-4:] == [
+        e.TitleReleased("boat repair", BOAT),
+        e.SessionTitled("boat repair", claimed=False),
+        e.TitleClaimed("boat repair", "new"),
+        e.SessionTitled("boat repair"),
+    ]
     assert known.report is not None
-    assert any("'boat repair' belongs to session " + BOAT in line for line in known.report.notes)
+    assert known.report.notes == [
+        f"session {BOAT}: it is no longer in the source, and its title 'boat repair' is session new's now"
+    ]
+    assert known.state("SELECT id, title_claimed FROM sessions WHERE title = 'boat repair' ORDER BY id") == [
+        (BOAT, 0),
+        ("new", 1),
+    ]
+    assert known.engine.claim("boat repair").holder == "new"
+    assert known.told() == []
+
+
+def test_a_title_that_was_given_here_stays_with_a_session_that_went(known: Importer) -> None:
+    known.engine.title_session(BOAT, "my own title")
+    leave(known.hermes, BOAT)
+    name_anew(known.hermes, "my own title")
+
+    told = known.told()
+
+    assert told[-1] == e.SessionTitled("my own title", claimed=False)
+    assert known.engine.claim("my own title").holder == BOAT
+    assert known.report is not None
+    assert any("'my own title' belongs to session " + BOAT in line for line in known.report.notes)
+
+
+def test_usage_rows_that_a_session_leaves_behind_are_as_they_were(known: Importer) -> None:
+    left = ask(known.hermes, "SELECT count(*) FROM session_model_usage WHERE session_id = ?", BOAT)[0][0]
+    everyones = ask(known.hermes, "SELECT count(*) FROM session_model_usage")[0][0]
+    leave(known.hermes, BOAT, usage=False)
+
+    for told in (1, 0):
+        assert len(known.told()) == told
+        assert known.report is not None
+        assert left
+        assert known.report.skipped == []
+        assert known.report.unchanged["usage"] == everyones
 
 
 def test_a_new_session_with_the_title_that_another_gave_up(known: Importer) -> None:
@@ -369,6 +482,32 @@ def test_usage_of_the_session_and_of_a_model(known: Importer) -> None:
     assert isinstance(model, e.UsageRecorded)
     assert (session.mode, session.model, session.input_tokens) == ("absolute", None, 99999)
     assert (model.model, model.output_tokens) == ("qwen/qwen3-coder", 777)
+
+
+def test_a_usage_row_gone_and_back(known: Importer) -> None:
+    where = "session_id = ? AND model = 'qwen/qwen3-coder'"
+    row = ask(known.hermes, f"SELECT * FROM session_model_usage WHERE {where}", BOAT)[0]
+    edit(known.hermes, f"DELETE FROM session_model_usage WHERE {where}", BOAT)
+    totals = known.state(f"SELECT * FROM session_model_usage WHERE {where}", BOAT)
+
+    (gone,) = known.told()
+
+    assert isinstance(gone, e.UsageRowGone)
+    assert gone.model == "qwen/qwen3-coder"
+    assert known.report is not None
+    assert known.report.taken == {"usage rows gone": 1}
+    assert known.state(f"SELECT * FROM session_model_usage WHERE {where}", BOAT) == totals != []
+    assert known.told() == []
+    edit(known.hermes, f"INSERT INTO session_model_usage VALUES ({','.join('?' * len(row))})", *row)
+    (back,) = known.told()
+    assert isinstance(back, e.UsageRecorded)
+    assert known.told() == []
+
+
+def test_usage_that_is_not_there_to_be_read_has_not_gone(known: Importer) -> None:
+    edit(known.hermes, "ALTER TABLE session_model_usage RENAME TO elsewhere")
+
+    assert known.told() == []
 
 
 def test_columns_that_a_newer_hermes_adds(known: Importer) -> None:

@@ -398,7 +398,7 @@ def test_a_row_that_comes_after_its_messages_fills_in_what_was_not_known(new: Im
     assert new.run() == []
 
 
-def test_a_damaged_page_loses_its_rows_only_and_names_them(new: Importer) -> None:
+def test_g7_a_damaged_page_loses_its_rows_only_and_names_them(new: Importer) -> None:
     """FIELD_CASES G7: recovery that drops readable rows, gives up, or aborts."""
     db = new.hermes / "state.db"
     new_page = ask(new.hermes, "PRAGMA page_size")[0][0]

@@ -29,7 +29,7 @@ def test_what_stands_at_the_head_is_not_behind(told: Home) -> None:
 def test_a_log_that_went_on_is_for_the_projector(told: Home) -> None:
     before = none_behind(told.log, told.state)
     engine = open_home(told.path)
-    engine.projector.follow = lambda: None  # type: ignore[method-assign]  # as if killed right here
+    engine.projector.follow = lambda *_: None  # type: ignore[method-assign]  # as if killed right here
     engine.create_session("cli")
     engine.close()
 
@@ -54,6 +54,14 @@ def test_a_checkpoint_that_says_anything_else_is_for_the_projector(told: Home, c
     with told:
         with told.projector.transaction() as db:
             db.execute(f"UPDATE checkpoints SET {change} WHERE projection = 'routing'")
+
+        assert none_behind(told.log, told.state) is None
+
+
+def test_a_fold_with_other_unicode_tables_is_for_the_projector(told: Home) -> None:
+    with told:
+        with told.projector.transaction() as db:
+            db.execute("UPDATE checkpoints SET unicode = '3.2.0' WHERE projection = 'transcripts'")
 
         assert none_behind(told.log, told.state) is None
 

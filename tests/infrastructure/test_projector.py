@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import ClassVar
+from unicodedata import unidata_version
 
 import pytest
 
@@ -140,7 +141,7 @@ def test_a_fold_of_a_newer_program_is_neither_folded_into_nor_rebuilt(home: Path
     assert {problem.kind for problem in verify(home).problems} == {"newer"}
 
 
-def test_a_fold_of_an_older_program_is_told_again(home: Path) -> None:
+def test_g10_a_fold_of_an_older_program_is_told_again(home: Path) -> None:
     fill(home)
     execute(state_file(home), "UPDATE checkpoints SET fold_version = 0 WHERE projection = 'usage'")
     with Home(home) as opened:
@@ -148,6 +149,36 @@ def test_a_fold_of_an_older_program_is_told_again(home: Path) -> None:
 
         assert lag.told_again == {"usage": "it was folded by version 0, and this program's is 1"}
         assert health(opened)["usage"] == "ok"
+
+
+def test_a_fold_by_a_python_with_other_unicode_tables_is_told_again(home: Path) -> None:
+    """Its index may hold what this one would normalize otherwise, and so never find again to take out."""
+    fill(home)
+    execute(state_file(home), "UPDATE checkpoints SET unicode = '3.2.0'")
+    with Home(home) as opened:
+        lag = opened.catch_up()
+
+        assert lag.told_again == {
+            "transcripts": f"it was folded with Unicode 3.2.0, and this Python has {unidata_version}"
+        }
+        assert opened.catch_up().told_again == {}
+    assert execute(state_file(home), "SELECT unicode FROM checkpoints WHERE projection = 'transcripts'") == [
+        (unidata_version,)
+    ]
+
+
+def test_what_is_appended_to_a_fold_with_other_unicode_tables_waits_until_it_is_told_again(
+    home: Path,
+) -> None:
+    fill(home)
+    execute(state_file(home), "UPDATE checkpoints SET unicode = '3.2.0'")
+    with Home(home) as opened:
+        at = opened.projector.lag().position
+        opened.log.append(drafts(1, sessions=1, prefix="later"))
+        opened.projector.follow()
+
+        assert opened.projector.lag().position == at
+        assert "transcripts" in opened.catch_up().told_again
 
 
 def test_events_of_a_newer_program_are_told_once_this_one_knows_them(

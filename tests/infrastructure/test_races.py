@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from retold.infrastructure import log_schema
 from retold.infrastructure.engine import open_home
+from retold.infrastructure.sqlite import CREATE, connect, one
 from retold.infrastructure.verify import verify
 from retold.tests.infrastructure.processes import run_together
 
@@ -154,6 +157,26 @@ def test_g9_64_threads_first_open_a_new_home_and_write_into_it(home: Path) -> No
     with open_home(home) as engine:
         assert engine.head().position == 64
         assert engine.projector.catch_up().position == 64
+
+
+def test_a_log_that_another_process_makes_between_two_looks_is_the_log(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = one
+    home.mkdir()
+    connect(home / "events.db", flags=CREATE).pragma("journal_mode", "wal")
+    made: list[list[str]] = []
+
+    def first_look_then_another(connection: Any, sql: str, *values: Any) -> Any:
+        found = look(connection, sql, *values)
+        if sql == "PRAGMA application_id" and not made:
+            assert found == 0
+            made.extend(run_together(home, ["print(engine.create_session('cli').session_id)"]))
+        return found
+
+    monkeypatch.setattr(log_schema, "one", first_look_then_another)
+    with open_home(home) as engine:
+        assert [[event.session_id] for event in engine.event_log.read()] == made
 
 
 @pytest.mark.parametrize("synchronous", ["FULL", "NORMAL"])

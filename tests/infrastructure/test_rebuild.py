@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -11,14 +12,21 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import apsw
 import pytest
 
-from retold.domain.errors import NoSuchProjection
+from retold.domain.errors import NoRoom, NoSuchProjection
 from retold.infrastructure.home import Home
+from retold.infrastructure.log import Log
+from retold.infrastructure.past_damage import Stretch, events_past
 from retold.infrastructure.projector import PROJECTIONS, Progress
 from retold.infrastructure.rebuild import Difference, Rebuilt, difference_of, rebuild
+from retold.infrastructure.state_file import BESIDE
 from retold.infrastructure.verify import verify
+from retold.projections.search_index import ROWS
+from retold.projections.transcripts import Transcripts
 from retold.tests.infrastructure import damage
 from retold.tests.infrastructure.filled import (
     content,
@@ -122,6 +130,15 @@ def test_a_difference_of_rows_under_one_key_is_counted_by_row() -> None:
     assert difference_of("t", iter([]), iter([("a", 1)])) == Difference("t", 0, 1, 0, "a")
 
 
+@pytest.mark.parametrize("damaged", [None, 7, 2.5, "b", b"b"])
+def test_a_key_of_another_kind_is_a_difference_like_any_other(damaged: object) -> None:
+    for sound in (3, "a"):
+        found = difference_of("t", iter([(damaged, 1)]), iter([(sound, 1)]))
+
+        assert found is not None
+        assert (found.only_before, found.only_now, found.changed) == (1, 1, 0)
+
+
 # --- while others read and write ------------------------------------------------------------------
 
 
@@ -213,6 +230,154 @@ def test_threads_of_one_process_go_on_too(home: Path) -> None:
     assert all(each.equal for each in told)
 
 
+def test_all_are_told_in_a_new_file_and_the_old_one_is_removed(home: Path) -> None:
+    fill(home)
+    old = state_file(home)
+    with Home(home) as reading:
+        snapshot = reading.state.reader().execute("SELECT id FROM messages")
+        first = next(iter(snapshot))
+        tell_again(home)
+
+        assert [first, *snapshot] == reading.state.reader().execute("SELECT id FROM messages").fetchall()
+    assert state_file(home) != old
+    assert list(home.glob(f"{old.name}*")) == []
+    assert not (home / BESIDE).is_symlink()
+    assert execute(state_file(home), "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_who_was_about_to_write_into_the_old_file_writes_into_the_new_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home)
+    with Home(home) as late:
+        writer = late.state.writer
+
+        def overtaken() -> apsw.Connection:
+            found = writer()
+            monkeypatch.undo()
+            tell_again(home)
+            return found
+
+        late.log.append(drafts(3, sessions=1, prefix="later"))
+        monkeypatch.setattr(late.state, "writer", overtaken)
+        late.catch_up()
+
+        assert content(late.projector) == told_from_nothing(late.log)
+    assert verify(home).exit_code == 0
+
+
+def test_where_one_fails_its_old_rows_stay_and_the_others_are_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home)
+    rows = execute(state_file(home), "SELECT * FROM messages")
+
+    def fail(*_: object) -> None:
+        raise ValueError("no such fold")
+
+    monkeypatch.setattr(Transcripts, "fold", fail)
+    told = tell_again(home)
+
+    assert told["transcripts"].failed == "ValueError: no such fold"
+    assert [name for name, each in told.items() if each.equal] == [*NAMES[1:]]
+    assert execute(state_file(home), "SELECT * FROM messages") == rows
+    assert not (home / BESIDE).is_symlink()
+    assert len(list(home.glob("state.*.db"))) == 1
+
+
+def test_what_was_begun_beside_and_cannot_be_read_is_begun_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, 1_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+
+    def stop(at: Progress) -> None:
+        if at.done >= 400:
+            raise KeyboardInterrupt
+
+    with Home(home) as opened, pytest.raises(KeyboardInterrupt):
+        rebuild(opened.projector, NAMES, progress=stop)
+    beside = (home / BESIDE).resolve()
+    damage.overwrite(beside, damage.tree(beside, "new_messages").leaves[-1])
+    told = tell_again(home)
+
+    assert all(each.equal for each in told.values())
+    assert verify(home).exit_code == 0
+
+
+# --- the index is written while the next events are read --------------------------------------------
+
+
+def words(home: Path) -> list[Any]:
+    """Every word of the search index with its message and place."""
+    with contextlib.closing(apsw.Connection(str(state_file(home)))) as db:
+        db.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, search, instance)")
+        found: list[Any] = db.execute(
+            "SELECT term, doc, offset FROM temp.words ORDER BY doc, offset"
+        ).fetchall()
+        return found
+
+
+@pytest.mark.parametrize("rows", [1, 7, ROWS])
+def test_the_index_has_the_same_words_however_it_was_cut(
+    home: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    fill(home, 200)
+    before = words(home)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 30)
+    monkeypatch.setattr("retold.projections.search_index.ROWS", rows)
+    tell_again(home)
+
+    assert len(before) > 1_000
+    assert words(home) == before
+
+
+def test_what_stops_the_reading_waits_for_the_index(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home, 1_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+    stopped = threading.Event()
+    in_transaction: list[bool] = []
+    settle = Transcripts.settle
+
+    def read(log: Log, after: int, *, limit: int, upto: int) -> Stretch:
+        if after >= 400:
+            stopped.set()
+            raise KeyboardInterrupt
+        return events_past(log, after, limit=limit, upto=upto)
+
+    def settle_late(self: Transcripts, db: apsw.Connection) -> None:
+        if len(in_transaction) == 7:  # the eighth batch ends at 400
+            assert stopped.wait(10)
+        settle(self, db)
+        in_transaction.append(db.in_transaction)
+
+    with monkeypatch.context() as patch, Home(home) as opened:
+        patch.setattr("retold.infrastructure.rebuild.events_past", read)
+        patch.setattr(Transcripts, "settle", settle_late)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(opened.projector, NAMES)
+    told = tell_again(home)
+
+    assert in_transaction == [True] * 8
+    assert {each.resumed_at for each in told.values()} == {350}
+    assert all(each.equal for each in told.values())
+
+
+def test_what_stops_the_index_stops_the_rebuild(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(home, 100)
+
+    def no_room(self: Transcripts, db: apsw.Connection) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    with monkeypatch.context() as patch, Home(home) as opened:
+        patch.setattr(Transcripts, "settle", no_room)
+        with pytest.raises(NoRoom):
+            rebuild(opened.projector, NAMES)
+    told = tell_again(home)
+
+    assert all(each.equal for each in told.values())
+
+
 # --- interrupted ----------------------------------------------------------------------------------
 
 
@@ -232,6 +397,37 @@ def test_d15_an_interrupted_rebuild_goes_on_where_it_was(home: Path, monkeypatch
     assert all(each.equal for each in told.values())
 
 
+HALF_WRITTEN = """
+import apsw, os, sys
+db = apsw.Connection(sys.argv[1])
+db.execute("BEGIN IMMEDIATE; DELETE FROM new_messages WHERE id > 200; UPDATE checkpoints SET position = 999")
+db.cache_flush()
+os._exit(0)
+"""
+
+
+def test_what_a_killed_rebuild_had_half_written_is_taken_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, 1_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+
+    def stop(at: Progress) -> None:
+        if at.done >= 400:
+            raise KeyboardInterrupt
+
+    with Home(home) as opened, pytest.raises(KeyboardInterrupt):
+        rebuild(opened.projector, NAMES, progress=stop)
+    beside = (home / BESIDE).resolve()
+    subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(beside)], check=True)
+    assert beside.with_name(f"{beside.name}-journal").stat().st_size > 0
+    told = tell_again(home)
+
+    assert {each.resumed_at for each in told.values()} == {400}
+    assert all(each.equal for each in told.values())
+    assert list(home.glob("*-journal")) == []
+
+
 def test_an_interrupted_rebuild_of_a_log_that_was_restored_since_begins_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +440,7 @@ def test_an_interrupted_rebuild_of_a_log_that_was_restored_since_begins_again(
 
     with Home(home) as opened, pytest.raises(KeyboardInterrupt):
         rebuild(opened.projector, NAMES, progress=stop)
-    execute(state_file(home), "UPDATE checkpoints SET chain = randomblob(32) WHERE projection LIKE 'new_%'")
+    execute((home / BESIDE).resolve(), "UPDATE checkpoints SET chain = randomblob(32)")
     told = tell_again(home)
 
     assert {each.resumed_at for each in told.values()} == {0}
@@ -271,8 +467,19 @@ for line in sys.stdin:
 """
 
 
-def test_k9_killed_at_any_point_the_old_stays_and_the_next_goes_on(home: Path) -> None:
+def left_beside(home: Path) -> bool:
+    """Whether there is something to go on from."""
+    file = (home / BESIDE).resolve()
+    if not file.exists():
+        return False
+    return any(position for (position,) in execute(file, "SELECT position FROM checkpoints"))
+
+
+def test_k9_killed_at_any_point_the_old_stays_and_the_next_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(home, 2_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 100)  # as those that are killed
     with Home(home) as opened:
         opened.projector.settle()
         expected = told_from_nothing(opened.log)
@@ -301,11 +508,7 @@ def test_k9_killed_at_any_point_the_old_stays_and_the_next_goes_on(home: Path) -
             killed += 1
             with Home(home, read_only=True) as opened:
                 lag = opened.catch_up()
-                resumed += any(
-                    each.position
-                    for name, each in opened.projector.checkpoints().items()
-                    if name[:4] == "new_"
-                )
+                resumed += left_beside(home)
 
                 assert (lag.events, lag.told_again) == (0, {}), "the old stays"
                 assert content(opened.projector) == expected

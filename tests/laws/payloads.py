@@ -45,8 +45,9 @@ def of_type(annotation: str) -> st.SearchStrategy[Any]:
         return st.none() | of_type(annotation.removesuffix(" | None"))
     if annotation.startswith("list["):
         return st.lists(of_type(annotation[5:-1]), max_size=3)
-    if annotation.startswith("dict[str, "):
-        return st.dictionaries(st.text(max_size=8), of_type(annotation[10:-1]), max_size=3)
+    if annotation.startswith("dict["):
+        key, value = annotation[5:-1].split(", ", 1)
+        return st.dictionaries(st.text(max_size=8) if key == "str" else I64, of_type(value), max_size=3)
     if annotation.startswith("Literal["):
         return st.sampled_from([word.strip(" '\"") for word in annotation[8:-1].split(",")])
     known: dict[str, st.SearchStrategy[Any]] = {

@@ -9,8 +9,10 @@ import msgspec
 from hypothesis import strategies as st
 
 from retold.domain import events as e
-from retold.infrastructure.erasing import erased, messages_at, with_what_quotes
+from retold.domain.ends import SUPERSEDED
+from retold.infrastructure.erasing import erased, gone, messages_at, with_what_quotes
 from retold.infrastructure.log import Draft, Log
+from retold.infrastructure.removing import is_of_the_session
 from retold.infrastructure.streams import route_stream, title_stream
 from retold.projections.message_columns import MESSAGE_COLUMNS
 from retold.projections.session_rows import SOURCE_COLUMNS
@@ -97,7 +99,7 @@ class Story:
     ) -> None:
         """An event that names messages, mostly of the session itself."""
         chosen = self.chosen(picks)
-        named: Any = chosen[0] if kind is e.MessageEdited else chosen
+        named: Any = chosen[0] if kind in (e.MessageEdited, e.MessageEnriched) else chosen
         stream = self.session(session_id)
         if chosen[0] <= self.log.head().position:
             stream = self.log.read(chosen[0] - 1, limit=1)[0].stream
@@ -117,6 +119,11 @@ class Story:
         payload = msgspec.structs.replace(payload, key=key)
         self.append(route_stream(self.log.identity, key), payload, at, ref=ref)
 
+    def work(self, key: str, payload: e.ActivityHeld | e.ActivityReleased) -> None:
+        """Work in the background of a chat."""
+        payload = msgspec.structs.replace(payload, key=key)
+        self.append(route_stream(self.log.identity, key), payload)
+
     def title(self, title: str, session_id: str, taken: bool) -> None:
         payload = (e.TitleClaimed if taken else e.TitleReleased)(title, session_id)
         self.append(title_stream(self.log.identity, title), payload)
@@ -124,12 +131,35 @@ class Story:
     def ran(self, store: str, payload: e.ImportRan) -> None:
         self.append(f"source:{store}", payload, ref=True)
 
+    def gateway(self, name: str, payload: e.Payload, at: int) -> None:
+        """Any event of a gateway, or of what a platform delivered."""
+        kind = "inbox" if isinstance(payload, e.UpdateSeen) else "gateway"
+        self.append(f"{kind}:{name}", payload, at)
+
     def newer(self, stream: str) -> None:
         """An event of a newer program."""
         if stream in SESSIONS:
             stream = self.session(stream)
         made = draft(stream, self._next(stream), e.SessionPinned(), T0_US)
         self._write(msgspec.structs.replace(made, topic="session_dreamt.1", payload=b"\x91\x01"))
+
+    def erase_session(self, session_id: str) -> None:
+        """All of a session but that it was deleted."""
+        stream = self.session(session_id)
+        found = [event for event in self.log.stream_events(stream) if self._goes_with_it(event)]
+        if found:
+            record = gone(session_id, found, prompts=[], reason="its time was up")
+            self.log.erase(
+                [event.position for event in found], draft(stream, self._next(stream), record, T0_US)
+            )
+
+    def _goes_with_it(self, event: e.Recorded) -> bool:
+        """Others may have its prompts; and here, other than in life, an event may name others' messages."""
+        listed = getattr(event.payload, "messages", None)  # a deletion says how many there were
+        named = [*(listed if isinstance(listed, list) else []), getattr(event.payload, "message", None)]
+        streams = {self.log.read(each - 1, limit=1)[0].stream for each in named if each in self.messages}
+        shared = isinstance(event.payload, e.PromptChanged)
+        return is_of_the_session(event.payload) and not shared and streams <= {event.stream}
 
     def erase(self, picks: list[int]) -> None:
         """Messages with all that quotes them."""
@@ -146,6 +176,7 @@ class Story:
 sessions = st.sampled_from(SESSIONS)
 maybe = st.none() | texts
 picks = st.lists(st.integers(0, 30), min_size=1, max_size=3)
+positions = st.lists(st.integers(0, 40), max_size=3)
 times = st.sampled_from([0, 0, 1, -5_000_000, 7_000_000, 3_600_000_000])
 odds = st.dictionaries(
     st.sampled_from(["content", "title", "role"]),
@@ -193,6 +224,8 @@ said = st.builds(
     tool_calls=st.none() | st.sampled_from(CALLS),
     visibility=st.sampled_from(["live", "live", "live", "compacted", "rewound"]),
     scrubbed=st.booleans(),
+    attachments=st.just([]) | st.just([e.Attachment("/keel.jpg", "image", "dry")]),
+    summary=st.sampled_from([False, False, True]),
     timestamp=st.none() | REAL,
     columns=st.just({}) | st.just({"mood": "fair"}),
     odd=odds,
@@ -208,15 +241,55 @@ used = st.builds(
     actual_cost_usd=st.none() | st.floats(0, 100),
     columns=columns({"first_seen": "", "cost_status": "", "cost_source": "", "input_tokens": ""}),
 )
-identity = st.dictionaries(
+placed = st.dictionaries(
     st.sampled_from(["session_key", "chat_id", "user_id", "display_name", "thread_id"]), maybe, max_size=3
+)
+descent: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "parent_session_id": st.none() | st.sampled_from([*SESSIONS, "gone"]),
+        "parent_kind": st.none() | st.sampled_from(["continuation", "branch"]),
+    },
+)
+identity = st.builds(dict[str, Any].__or__, placed, descent)
+turn_ids = st.sampled_from(["t1", "t2", "t3"])
+under_way = st.one_of(
+    st.builds(
+        e.TurnQueued,
+        turn_ids,
+        texts,
+        st.sampled_from(["slot", "overflow"]),
+        st.none() | turn_ids,
+        moved_from=st.none() | sessions,
+    ),
+    st.builds(e.TurnStarted, turn_ids, I64, st.booleans(), st.none() | st.just("main")),
+    st.builds(e.TurnFinished, turn_ids, st.sampled_from(["done", "failed", "interrupted", "lost"]), maybe),
+    st.builds(e.QueueCleared, st.lists(turn_ids, max_size=3), st.sampled_from(["reset", "person", "moved"])),
+    st.builds(e.ResumeMarked, st.sampled_from(["restart_interrupted", "shutdown_timeout"]), SMALL),
+    st.builds(e.ResumeCleared, st.sampled_from(["turn_succeeded", "drained"])),
+    st.builds(e.SessionSuspended, st.sampled_from(["stop", "stuck"]), SMALL),
+    st.builds(e.HandoffRequested, texts, I64),
+    st.builds(e.HandoffClaimed, texts, I64),
+    st.builds(e.HandoffCompleted, texts, texts, st.none() | sessions),
+    st.builds(e.HandoffFailed, texts),
 )
 changed = st.one_of(
     used,
+    under_way,
     st.builds(e.SessionTitled, maybe, st.booleans()),
     st.builds(e.SessionCompressed, sessions, st.none() | REAL),
     st.builds(
-        e.SessionEnded, st.sampled_from([None, "cli_close", "session_reset"]), st.booleans(), st.none() | REAL
+        e.SessionEnded,
+        st.sampled_from([None, "cli_close", "session_reset", SUPERSEDED]),
+        st.booleans(),
+        st.none() | REAL,
+    ),
+    st.builds(
+        e.SessionReset,
+        st.sampled_from(["person", "daily"]),
+        sessions,
+        st.none() | I64,
+        had_activity=st.booleans(),
     ),
     st.sampled_from(
         [
@@ -225,13 +298,16 @@ changed = st.one_of(
             e.SessionUnarchived(),
             e.SessionPinned(),
             e.SessionUnpinned(),
+            e.SessionUndeleted(),
         ]
     ),
+    st.builds(e.SessionDeleted, st.just("done with it"), I64, SMALL, st.none() | sessions),
     st.builds(e.WorkspaceChanged, maybe, maybe, maybe),
     st.builds(e.ModelChanged, maybe, maybe),
     st.builds(e.PromptChanged, st.none() | st.sampled_from(["aa", "bb"]), maybe),
     st.builds(e.IdentityLost, identity, identity),
     st.builds(e.IdentityRestored, identity, identity),
+    st.builds(e.SourceRowChanged, st.just("session"), st.just("0"), st.just({})),
 )
 kinds = st.sampled_from(["session", "session", "message", "route"])
 row_changed = st.builds(
@@ -281,8 +357,26 @@ ran = st.builds(
     taken=st.just({"sessions": 1}),
     unchanged=st.just({}),
 )
+names = st.lists(sessions, max_size=2)
+gateways = st.one_of(
+    st.builds(e.GatewayStarted, st.booleans(), st.lists(st.sampled_from(["telegram", "slack"]), max_size=2)),
+    st.builds(e.GatewayStopped, st.booleans(), texts, names),
+    st.builds(
+        e.RecoveryRan, names, names, names, st.dictionaries(sessions, texts, max_size=2), st.booleans()
+    ),
+    st.builds(e.HomeChannelSet, st.sampled_from(["telegram", "slack"]), maybe, maybe, maybe),
+    st.builds(e.SettingChanged, st.sampled_from(["drain", "mood"]), values, st.none() | I64, st.booleans()),
+    st.builds(e.MaintenanceRan, st.just("prune"), st.dictionaries(texts, SMALL, max_size=2)),
+    st.builds(
+        e.UpdateSeen,
+        st.sampled_from(["telegram", "slack"]),
+        st.sampled_from(["5", "40", "x", "9223372036854775808"]),
+        st.none() | sessions,
+    ),
+)
 
 step: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.just(Story.gateway), st.tuples(st.sampled_from(["main", "second"]), gateways, times)),
     st.tuples(st.just(Story.create), st.tuples(sessions, created, times, st.booleans())),
     st.tuples(st.just(Story.say), st.tuples(sessions, said, times, st.booleans())),
     st.tuples(st.just(Story.say), st.tuples(sessions, said, times, st.booleans())),
@@ -308,10 +402,36 @@ step: st.SearchStrategy[Step] = st.one_of(
             st.booleans(),
         ),
     ),
+    st.tuples(
+        st.just(Story.touch),
+        st.tuples(
+            sessions,
+            st.just(e.MessagesRewound),
+            picks,
+            st.tuples(positions, positions),
+            st.booleans(),
+        ),
+    ),
+    st.tuples(
+        st.just(Story.touch),
+        st.tuples(sessions, st.just(e.MessagesRestored), picks, st.tuples(positions), st.booleans()),
+    ),
+    st.tuples(
+        st.just(Story.touch),
+        st.tuples(sessions, st.just(e.MessageEnriched), picks, st.tuples(edits), st.booleans()),
+    ),
     st.tuples(st.just(Story.source_row), st.tuples(sessions, row_changed | row_gone, picks)),
     st.tuples(st.just(Story.lead), st.tuples(st.sampled_from(KEYS), rerouted | closed, times, st.booleans())),
+    st.tuples(
+        st.just(Story.work),
+        st.tuples(
+            st.sampled_from(KEYS),
+            st.sampled_from([e.ActivityHeld("", "7", "a server"), e.ActivityReleased("", "7")]),
+        ),
+    ),
     st.tuples(st.just(Story.title), st.tuples(st.sampled_from(TITLES), sessions, st.booleans())),
     st.tuples(st.just(Story.ran), st.tuples(st.sampled_from(STORES), ran)),
     st.tuples(st.just(Story.newer), st.tuples(st.sampled_from([*SESSIONS, "title:new", "dream:1"]))),
     st.tuples(st.just(Story.erase), st.tuples(picks)),
+    st.tuples(st.just(Story.erase_session), st.tuples(sessions)),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 import apsw
 import pytest
 
-from retold.domain.events import MessageEdited
+from retold import open_home
+from retold.domain.events import MessageAppended, MessageEdited
 from retold.infrastructure.rebuild import rebuild
 from retold.projections import search as module
+from retold.projections.base import Connection
+from retold.projections.conversations import Conversations
 from retold.projections.search import SearchResult, search
 from retold.tests.histories import DAY_US, T0_US, History, folded, history, many_sessions
 
@@ -57,7 +61,7 @@ def sessions(result: SearchResult) -> list[str]:
     ],
     ids=["Chinese", "two characters", "kana", "Hangul", "extension B"],
 )
-def test_a_query_in_a_script_without_spaces_finds_its_part_of_a_sentence(
+def test_d1_a_query_in_a_script_without_spaces_finds_its_part_of_a_sentence(
     home: Path, text: str, query: str
 ) -> None:
     with told(home, said(text, "something else")) as db:
@@ -70,12 +74,12 @@ def test_or_decides_for_each_term(home: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["youer", "服务端 youer", "修改youer"])
-def test_a_latin_word_glued_to_chinese_is_found(home: Path, query: str) -> None:
+def test_d5_a_latin_word_glued_to_chinese_is_found(home: Path, query: str) -> None:
     with told(home, said("修改youer服务端")) as db:
         assert sessions(search(db, query)) == ["s0"]
 
 
-def test_a_hyphenated_term_does_not_break_the_query(home: Path) -> None:
+def test_d6_a_hyphenated_term_does_not_break_the_query(home: Path) -> None:
     with told(home, said("the 错题 list", "a wrong-book", "run chat-send now", "chat and send")) as db:
         assert set(sessions(search(db, "错题 OR wrong-book"))) == {"s0", "s1"}
         assert sessions(search(db, "chat-send")) == ["s2"]
@@ -88,7 +92,7 @@ def test_a_hyphenated_term_does_not_break_the_query(home: Path) -> None:
         *("C:\\x", "foo:bar", "(cat", "*", "AND", "NOT cat", "cat AND AND sat", "-x", '"', "cat)", "^cat"),
     ],
 )
-def test_everyday_punctuation_finds_the_text_that_has_it(home: Path, query: str) -> None:
+def test_d7_everyday_punctuation_finds_the_text_that_has_it(home: Path, query: str) -> None:
     with told(home, said(f"so here is {query} as it was typed", "nothing of the kind")) as db:
         assert sessions(search(db, query)) == ["s0"]
 
@@ -102,7 +106,47 @@ def test_a_query_of_nothing_finds_nothing_and_says_so(home: Path, query: str) ->
     assert result.notes
 
 
-def test_percent_and_underscore_are_no_wildcards(home: Path) -> None:
+def marked(result: SearchResult) -> list[str]:
+    return [each.snippet for each in result.hits]
+
+
+def test_the_words_that_matched_are_marked_and_no_others(home: Path) -> None:
+    filler = "category of categories; a catalogue. "
+    with told(home, said(filler * 20 + "my cat sat", r"Custom C:\x", "except é")) as db:
+        [cat] = marked(search(db, "cat"))
+
+        assert cat.count(">>>") == 1
+        assert "my >>>cat<<< sat" in cat
+        assert marked(search(db, r"C:\x")) == [r"Custom >>>C:\x<<<"]
+        assert marked(search(db, "é")) == ["except >>>é<<<"]
+        assert marked(search(db, "cust*")) == [r">>>Cust<<<om C:\x"]
+        assert marked(search(db, "OR custom")) == [r">>>Custom<<< C:\x"]
+
+
+def test_what_matched_in_a_tool_call_is_shown_though_json_escapes_it(home: Path) -> None:
+    def tell(h: History) -> None:
+        h.session("s0")
+        calls = [{"function": {"name": "write", "arguments": json.dumps({"text": "one\ntwo"})}}]
+        h.append("session:s0", MessageAppended("assistant", ">>> running", tool_calls=json.dumps(calls)))
+
+    with told(home, tell) as db:
+        [hit] = marked(search(db, "two"))
+
+    assert ">>>two<<<" in hit
+
+
+def test_what_is_read_without_the_index_is_marked_where_it_stands(home: Path) -> None:
+    with history(home) as written:
+        said("concat")(written)
+    with folded(home) as opened:
+        with opened.projector.transaction() as db:
+            db.execute("UPDATE search_state SET stale = 'it was broken on purpose'")
+        db = opened.state.reader()
+
+        assert marked(search(db, "cat")) == ["con>>>cat<<<"]
+
+
+def test_d9_percent_and_underscore_are_no_wildcards(home: Path) -> None:
     with told(home, said("a_b", "axb", "100%", "100 of them", "%", "_")) as db:
         assert sessions(search(db, "a_b")) == ["s0"]
         assert "s1" not in sessions(search(db, "100%"))
@@ -147,7 +191,7 @@ def test_a_query_without_hits_is_asked_again_without_its_dangling_operators(home
 # --- conversations, order and pages ---------------------------------------------------------------
 
 
-def test_the_limit_counts_conversations_and_not_messages(home: Path) -> None:
+def test_d11_the_limit_counts_conversations_and_not_messages(home: Path) -> None:
     def tell(h: History) -> None:
         h.session("s1")
         for number in range(25):
@@ -163,7 +207,7 @@ def test_the_limit_counts_conversations_and_not_messages(home: Path) -> None:
 
 
 @pytest.mark.parametrize("sort", ["relevance", "newest", "oldest"])
-def test_pages_never_repeat_or_skip_where_all_hits_are_equal(home: Path, sort: module.Sort) -> None:
+def test_d11_pages_never_repeat_or_skip_where_all_hits_are_equal(home: Path, sort: module.Sort) -> None:
     def tell(h: History) -> None:
         for number in range(23):
             h.session(f"s{number}", at_us=T0_US)
@@ -179,7 +223,7 @@ def test_pages_never_repeat_or_skip_where_all_hits_are_equal(home: Path, sort: m
     assert len(set(whole)) == 23
 
 
-def test_a_chat_is_found_among_fifty_cron_jobs(home: Path) -> None:
+def test_d12_a_chat_is_found_among_fifty_cron_jobs(home: Path) -> None:
     def tell(h: History) -> None:
         h.session("chat", source="telegram")
         h.say("chat", "what did the report say about the harbour, now that I think of it")
@@ -193,7 +237,9 @@ def test_a_chat_is_found_among_fifty_cron_jobs(home: Path) -> None:
         assert "chat" not in sessions(search(db, "report", source="cron", limit=100))
 
 
-def test_segments_and_branches_of_one_conversation_are_one_hit_and_a_reset_begins_another(home: Path) -> None:
+def test_d20_segments_and_branches_of_one_conversation_are_one_hit_and_a_reset_begins_another(
+    home: Path,
+) -> None:
     def tell(h: History) -> None:
         h.session("s0", title="plan")
         h.say("s0", "needle")
@@ -221,6 +267,46 @@ def test_parents_in_a_circle_or_missing_are_one_conversation(home: Path) -> None
 
     with told(home, tell) as db:
         assert [each.more for each in search(db, "needle").hits] == [1, 1]
+
+
+def test_what_is_known_of_a_conversation_does_not_depend_on_how_many_are_asked_about(home: Path) -> None:
+    def tell(h: History) -> None:
+        h.session("s")
+        for name, parent, kind in (
+            ("delegate", "s", "delegate"),
+            ("went-on", "delegate", "continuation"),
+            ("reset", "went-on", "reset"),
+            ("branch", "reset", "branch"),
+            ("orphan", "gone", "child"),
+            ("a", "b", "child"),
+            ("b", "a", "child"),
+        ):
+            h.session(name, parent_session_id=parent, parent_kind=kind)
+        h.session("cron", source="cron")
+        h.session("tool", source="tool")
+        for number in range(40):
+            h.session(f"plain{number}")
+
+    with told(home, tell) as db:
+        every = [row[0] for row in db.execute("SELECT id FROM sessions")]
+        together = Conversations(db, every)
+        for name in every:
+            alone = Conversations(db, {name})
+            assert alone.roots().get(name, name) == together.roots().get(name, name)
+            for source in (None, "tool"):
+                assert (name in alone.hidden(source)) == (name in together.hidden(source))
+            assert (name in alone.of_cron()) == (name in together.of_cron())
+
+    assert together.hidden(None) == {"delegate", "went-on", "tool"}
+    assert together.of_cron() == {"cron"}
+    assert together.roots() == {
+        **dict.fromkeys(("s", "delegate", "went-on"), "s"),
+        **dict.fromkeys(("reset", "branch"), "reset"),
+        **dict.fromkeys(("orphan", "gone"), "gone"),
+        **dict.fromkeys(("a", "b"), "a"),
+        "cron": "cron",
+        "tool": "tool",
+    }
 
 
 def test_newest_and_oldest_go_by_the_time_of_the_message_and_not_by_when_it_came_in(home: Path) -> None:
@@ -273,7 +359,7 @@ def test_hits_that_do_not_count_take_no_place_among_the_newest(
 # --- what counts ----------------------------------------------------------------------------------
 
 
-def test_archived_sessions_are_searched_and_delegates_on_request(home: Path) -> None:
+def test_d18_archived_sessions_are_searched_and_delegates_on_request(home: Path) -> None:
     def tell(h: History) -> None:
         h.session("s")
         h.say("s", "needle")
@@ -294,7 +380,7 @@ def test_archived_sessions_are_searched_and_delegates_on_request(home: Path) -> 
     assert sessions(tool) == ["t"]
 
 
-def test_what_was_undone_is_found_flagged_and_after_what_was_not(home: Path) -> None:
+def test_d20_what_was_undone_is_found_flagged_and_after_what_was_not(home: Path) -> None:
     def tell(h: History) -> None:
         h.session("undone")
         undone = h.say("undone", "needle")
@@ -363,6 +449,22 @@ def test_messages_that_are_not_indexed_yet_are_found(home: Path) -> None:
 
     assert set(sessions(result)) == {"s0", "new"}
     assert result.notes == []
+
+
+def test_a_message_erased_while_it_is_searched_for_is_left_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(home) as engine:
+        for name in ("stays", "leaves"):
+            engine.create_session("cli", session_id=name)
+            erased = engine.append_message(name, "user", "needle").position
+
+        def meanwhile(db: Connection, ids: Collection[str]) -> Conversations:
+            engine.erase_messages([erased], reason="a secret")
+            return Conversations(db, ids)
+
+        monkeypatch.setattr(module, "Conversations", meanwhile)
+        assert sessions(search(engine.state.reader(), "needle")) == ["stays"]
 
 
 def test_a_stale_index_is_passed_over_and_that_is_said(home: Path) -> None:

@@ -53,11 +53,11 @@ class Index:
         ("古字𠀀𠀁𠀂在此", "𠀂"),
     ],
 )
-def test_part_of_a_sentence_without_spaces_is_found(text: str, query: str) -> None:
+def test_d1_part_of_a_sentence_without_spaces_is_found(text: str, query: str) -> None:
     assert Index(text, "unrelated 其他").search(query) == {text}
 
 
-def test_or_of_two_character_terms_finds_both() -> None:
+def test_d3_or_of_two_character_terms_finds_both() -> None:
     assert Index("广西游", "桂林游", "北京游").search("广西 OR 桂林") == {"广西游", "桂林游"}
 
 
@@ -140,7 +140,7 @@ EVERYDAY = [
 
 
 @pytest.mark.parametrize("query", EVERYDAY)
-def test_everyday_punctuation_finds_the_text_that_has_it(query: str) -> None:
+def test_d7_everyday_punctuation_finds_the_text_that_has_it(query: str) -> None:
     text = f"before {query} after"
 
     assert Index(text, "nothing of it").search(query) == {text}
@@ -275,7 +275,7 @@ TYPED = st.lists(PIECES | st.just(" "), max_size=12).map("".join)
 @given(TYPED | st.text(max_size=30))
 @example("NOT cat")
 @example("服务端 OR 🚀 AND x*")
-def test_any_query_runs_and_finds_the_text_that_is_the_query(query: str) -> None:
+def test_d7_any_query_runs_and_finds_the_text_that_is_the_query(query: str) -> None:
     asked = parse(query)
     text = f"before {query} after"
     index = Index(text, "other")

@@ -19,9 +19,7 @@ from retold.projections.listing import REASONS, Listing, list_sessions
 from retold.projections.sessions import (
     Message,
     SourceCount,
-    content_value,
     counts,
-    json_value,
     messages,
     micros,
     page,
@@ -52,7 +50,7 @@ def left_out(listing: Listing) -> dict[str, int]:
 # --- the list -------------------------------------------------------------------------------------
 
 
-def test_the_list_goes_by_last_activity_and_not_by_start(home: Path) -> None:
+def test_d12_the_list_goes_by_last_activity_and_not_by_start(home: Path) -> None:
     def tell(h: History) -> None:
         h.session("old")
         h.session("new")
@@ -284,7 +282,7 @@ def test_a_renamed_continuation_is_found_by_its_new_name_at_once(home: Path) -> 
 # --- chains and trees -----------------------------------------------------------------------------
 
 
-def test_a_delegate_is_never_followed_as_the_continuation(home: Path) -> None:
+def test_c9_a_delegate_is_never_followed_as_the_continuation(home: Path) -> None:
     def tell(h: History) -> None:
         h.session("s0")
         h.session("d", parent_session_id="s0", parent_kind="delegate")
@@ -440,27 +438,6 @@ def test_the_tail_and_the_head_of_a_session_of_300_000_messages_open_at_once(hom
     assert max(took_ms.values()) < 50
 
 
-@pytest.mark.parametrize(
-    ("content", "value"),
-    [
-        (None, None),
-        ("", ""),
-        ("plain\0text", "plain\0text"),
-        ('\0json:[{"type":"text","text":"hi"}]', [{"type": "text", "text": "hi"}]),
-        ("\0json:{broken", "\0json:{broken"),
-        ('\0json:"text"', "text"),
-    ],
-)
-def test_content_is_decoded_where_it_is_structured(content: str | None, value: object) -> None:
-    assert content_value(content) == value
-
-
-def test_malformed_tool_calls_stay_text() -> None:
-    assert json_value('[{"a": 1}]') == [{"a": 1}]
-    assert json_value("[{") == "[{"
-    assert json_value("[" * 100_000) == "[" * 100_000
-
-
 def test_what_is_no_time_has_none() -> None:
     assert micros(1_778_000_000.5) == T0_US + 500_000
     assert [micros(each) for each in (float("nan"), float("inf"), "noon", None, True)] == [None] * 5
@@ -490,7 +467,7 @@ def test_counts_hold_every_source_archived_sessions_children_and_undone_messages
 
 
 @pytest.mark.slow
-def test_counts_of_15_000_sessions_and_240_000_messages_take_less_than_50_ms(home: Path) -> None:
+def test_k2_counts_of_15_000_sessions_and_240_000_messages_take_less_than_50_ms(home: Path) -> None:
     found: list[SourceCount] = []
     took_ms: list[float] = []
     with told(home, lambda h: many_sessions(h, 15_000, 16, texts=("yes", "no"))) as db:
@@ -504,7 +481,9 @@ def test_counts_of_15_000_sessions_and_240_000_messages_take_less_than_50_ms(hom
 
 
 @pytest.mark.slow
-def test_a_list_of_50_among_5_197_sessions_takes_less_than_50_ms_while_a_writer_appends(home: Path) -> None:
+def test_k6_a_list_of_50_among_5_197_sessions_takes_less_than_50_ms_while_a_writer_appends(
+    home: Path,
+) -> None:
     with history(home) as written:
         many_sessions(written, 5_197, 25, texts=("yes", "no"))
     with folded(home) as opened:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from collections.abc import Sequence
+from typing import Any
 
+import apsw
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from retold.projections.search_query import parse
-from retold.projections.snippet import ELLIPSIS, snippet
+from retold.projections.search_text import indexed_text
+from retold.projections.snippet import ELLIPSIS, cut
+from retold.projections.transcripts import Transcripts
+
+
+def snippet(text: str, literals: Sequence[str], **how: Any) -> str:
+    return cut(text, literals, **how)[0]
+
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"
 
@@ -48,15 +58,21 @@ def test_without_a_match_it_is_the_head() -> None:
         ("İstanbul café", "cafe", "İstanbul >>>café<<<"),
         ("记忆断裂的", "断裂", "记忆>>>断裂<<<的"),
         ("修改youer服务端", "youer", "修改>>>youer<<<服务端"),
+        ("修改 youer服务端", "修改youer", ">>>修改 youer<<<服务端"),
         ("かがか", "か", ">>>か<<<が>>>か<<<"),
         ("가각", "가", ">>>가<<<각"),
         ("100% of 50%", "50%", "100% of >>>50%<<<"),
         ("go 🚀 now", "🚀", "go >>>🚀<<< now"),
-        ("configure concat", "con", ">>>con<<<figure >>>con<<<cat"),
-        ("concat cat", "cat", "concat >>>cat<<<"),
-        ("concat", "cat", "con>>>cat<<<"),
+        ("concat cats cat", "cat", "concat cats >>>cat<<<"),
+        ("concat", "cat", "concat"),
+        ("except é e\u0301s", "é", "except >>>é<<< e\u0301s"),
+        (r"Custom C:\x, c-x", r"C:\x", r"Custom >>>C:\x<<<, >>>c-x<<<"),
         ("the cat sat", "(cat", "the >>>cat<<< sat"),
-        ("run the gateway", "gateway/run", ">>>run<<< the >>>gateway<<<"),
+        ("the (cat) sat", "(cat", "the >>>(cat<<<) sat"),
+        ("run the gateway", "gateway/run", "run the gateway"),
+        ("Gateway\n run, rerun", "gateway/run", ">>>Gateway run<<<, rerun"),
+        ("snake_case", "case", "snake_>>>case<<<"),
+        ("a soft\u00adhyphen", "softhyphen", "a >>>soft\u00adhyphen<<<"),
         (f"our {FAMILY} here", "👩", f"our >>>{FAMILY}<<< here"),
     ],
 )
@@ -64,12 +80,51 @@ def test_what_the_index_takes_for_the_same_is_marked(text: str, literal: str, ma
     assert snippet(text, [literal]) == marked
 
 
+def test_a_beginning_is_marked_where_the_query_asks_for_it() -> None:
+    marked = snippet("configure concat a cone", ["con"], beginnings={"con"})
+
+    assert marked == ">>>con<<<figure >>>con<<<cat a >>>con<<<e"
+    assert snippet("a new yorker", ["new york"], beginnings={"new york"}) == "a >>>new york<<<er"
+
+
+def test_what_was_found_by_reading_is_marked_where_it_stands() -> None:
+    assert snippet("concat", ["cat"], as_it_stands=True) == "con>>>cat<<<"
+    assert snippet("concat cat", ["cat"], as_it_stands=True) == "concat >>>cat<<<"
+
+
+@pytest.mark.parametrize("within", ["category of categories; ", "concat, bobcat. ", "kategorie ä catä "])
+def test_the_word_that_matched_is_shown_however_many_hold_it(within: str) -> None:
+    line = snippet(within * 3_000 + "my cat sat " + within * 100, ["cat"])
+
+    assert "my >>>cat<<< sat" in line
+    assert line.count(">>>") == 1
+
+
+LETTERS = "abcCé e\u0301ßẞsſKςΣσȩ服务かが각0²_-.\u00ad\u200b\u0e01\u0e31"
+
+
+@example("ß", "ss", False)
+@example("ΟΔΟΣ οδος", "οδοσ", False)
+@given(st.text(LETTERS, max_size=12), st.text(LETTERS, min_size=1, max_size=4), st.booleans())
+def test_a_mark_stands_where_the_index_finds_the_query_and_nowhere_else(
+    text: str, typed: str, starred: bool
+) -> None:
+    asked = parse(f'"{typed}"{"*" * starred}')
+    assume(asked.match is not None)
+    db = apsw.Connection(":memory:")
+    db.execute(f"CREATE VIRTUAL TABLE search USING {Transcripts.virtual['search']}")
+    db.execute("INSERT INTO search (rowid, text) VALUES (1, ?)", (indexed_text(text, None, None),))
+    found = db.execute("SELECT 1 FROM search WHERE search MATCH ?", (asked.match,)).fetchall()
+
+    assert (">>>" in snippet(text, asked.literals, beginnings=asked.beginnings)) == bool(found)
+
+
 def test_the_longest_literal_wins_and_marks_do_not_nest() -> None:
     assert snippet("new york, york", ["new york", "york"]) == ">>>new york<<<, >>>york<<<"
 
 
 def test_markers_can_be_chosen() -> None:
-    assert snippet("a cat", ["cat"], start="[", end="]") == "a [cat]"
+    assert snippet("a cat", ["cat"], marks=("[", "]")) == "a [cat]"
 
 
 def test_structured_content_shows_its_text() -> None:
@@ -104,7 +159,7 @@ def test_no_cluster_is_cut(clusters: list[str], width: int, data: st.DataObject)
 
 @given(st.text(), st.lists(st.text(max_size=6), max_size=4), st.integers(1, 50))
 def test_any_text_gives_one_line_of_the_width(text: str, literals: list[str], width: int) -> None:
-    line = snippet(text, literals, width=width, start="", end="")
+    line = snippet(text, literals, width=width, marks=("", ""))
     line.encode()
 
     assert len(line) <= max(width, 64) + 2 * len(ELLIPSIS)

@@ -10,9 +10,10 @@ import pytest
 from retold.domain import events as e
 from retold.domain.events import Payload, Recorded
 from retold.domain.source_rows import unpacked
-from retold.projections.sources import EDITED_HERE, SHOWN_HERE, Sources
+from retold.projections.sources import EDITED_HERE, SHOWN_HERE, Sources, store_number
 
 STORE = "ab" * 16
+NUMBER = store_number(STORE)
 
 
 def told(position: int, stream: str, payload: Any, *, ref: bytes | None = b"ref") -> Recorded:
@@ -39,13 +40,13 @@ def rows(events: list[Recorded], batch: int = 100) -> dict[str, list[Any]]:
 def test_a_session_and_its_messages_are_remembered() -> None:
     found = rows([CREATED, message(2, 10), message(3, 11)])
 
-    assert found["source_homes"] == [(1, STORE, None, None, None, None)]
+    assert found["source_homes"] == [(NUMBER, STORE, None, None, None, None)]
     assert found["source_messages"] == [
-        (2, 1, 10, b"digest..", 0, 0, 0),
-        (3, 1, 11, b"digest..", 0, 0, 0),
+        (2, NUMBER, 10, b"digest..", 0, 0, 0),
+        (3, NUMBER, 11, b"digest..", 0, 0, 0),
     ]
     ((session_id, source, created, seen, gone),) = found["source_sessions"]
-    assert (session_id, source, created, gone) == ("s", 1, 1, 0)
+    assert (session_id, source, created, gone) == ("s", NUMBER, 1, 0)
     assert unpacked(seen)["session_key"] == "k"
 
 
@@ -68,13 +69,13 @@ def test_what_the_source_said_is() -> None:
 def test_a_message_changed_here_is_marked(payload: Payload, bit: int) -> None:
     found = rows([CREATED, message(2, 10), told(3, "session:s", payload, ref=None)])
 
-    assert found["source_messages"] == [(2, 1, 10, b"digest..", 0, 0, bit)]
+    assert found["source_messages"] == [(2, NUMBER, 10, b"digest..", 0, 0, bit)]
 
 
 def test_an_id_that_comes_again_names_the_later_message() -> None:
     found = rows([CREATED, message(2, 10), message(3, 10, b"another.")])
 
-    assert found["source_messages"] == [(3, 1, 10, b"another.", 0, 0, 0)]
+    assert found["source_messages"] == [(3, NUMBER, 10, b"another.", 0, 0, 0)]
 
 
 def test_erased_events_leave_their_references_only() -> None:
@@ -139,5 +140,5 @@ def test_a_message_changed_on_both_sides_moves_what_was_seen() -> None:
     )
 
     assert rows([CREATED, message(2, 10), told(3, "session:s", payload)])["source_messages"] == [
-        (2, 1, 10, b"now.....", 1, 0, 0)
+        (2, NUMBER, 10, b"now.....", 1, 0, 0)
     ]

@@ -1,0 +1,56 @@
+"""`retold undo`: takes a change back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..domain.errors import BadUsage
+from .options import MOST, home_option, json_option, with_home
+from .output import emit_json, plural
+from .stream import put, say
+from .writing import writing
+
+
+@click.command()
+@click.argument("position")
+@home_option
+@json_option
+def undo(position: str, home: Path, as_json: bool) -> None:
+    """Take a change back.
+
+    POSITION is any event of it (120 or #120): what was saved together is undone together. Titles,
+    archive, pins, ends, resets, routes, rewinds, repairs and deletions can be undone, unless later
+    events build on them: those are named. An undo can be undone.
+    """
+    with writing(home) as engine:
+        done = engine.undo(position_of(position))
+    if as_json:
+        emit_json(
+            {
+                "undone": done.undone,
+                "positions": done.positions,
+                "sessions": done.sessions,
+                "keys": done.keys,
+                "left": done.left,
+            }
+        )
+        return
+    first, last = done.undone[0], done.undone[-1]
+    which = f"#{first}" if first == last else f"#{first}-{last}"
+    put(f"Undone: {which} ({plural(len(done.undone), 'event')}), by #{done.positions[0]}.")
+    say(done.left)
+    say([f"This takes the undo back: retold undo {done.positions[0]}{with_home(home)}"])
+
+
+def position_of(text: str) -> int:
+    """120 of "120" and of "#120".
+
+    Raises:
+        BadUsage: it is no position.
+    """
+    digits = text.strip().removeprefix("#")
+    if not digits.isascii() or not digits.isdigit() or not 0 < int(digits[:20]) <= MOST:
+        raise BadUsage(f"'{text}' is no position of an event", hint="retold log shows them, as #120")
+    return int(digits)

@@ -1,0 +1,28 @@
+"""Opens a home that is there for a command that writes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..infrastructure.engine import SessionEngine
+
+
+@contextlib.contextmanager
+def writing(home: Path) -> Iterator[SessionEngine]:
+    """The engine of `home`, its projections caught up; upkeep that is due is done after the command.
+
+    Raises:
+        NoSuchHome: there is none; it is not made. LogDamaged, NeedsUpgrade, NoRoom, StoreBusy, …
+    """
+    from ..infrastructure.engine import open_home
+    from ..infrastructure.foreign import EVENTS, refuse_no_log
+
+    refuse_no_log(home / EVENTS)
+    with open_home(home) as engine:
+        engine.projector.catch_up()
+        yield engine
+        engine.maintain_if_due()

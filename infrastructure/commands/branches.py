@@ -1,0 +1,92 @@
+"""Branches: a conversation goes another way, and the first way stays."""
+
+from __future__ import annotations
+
+from ...domain import turns
+from ...domain.context import copied
+from ...domain.events import Event, Payload, TitledBy, session_stream
+from ...domain.session import Session
+from ...domain.titles import clean_title
+from ...projections.context import appended, lines
+from ..decisions import Saved, event
+from ..log import Condition
+from .base import following, new_session_id, usable
+from .told import ToldCommands
+
+_UNNAMED = "branch"
+
+
+class BranchCommands(ToldCommands):
+    """Another way from here."""
+
+    def branch_session(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        upto: int | None = None,
+        lead: bool = True,
+        branch_id: str | None = None,
+        at_us: int | None = None,
+    ) -> Saved:
+        """Begin a session with what is in another's context, and the whole identity of that one.
+
+        The copies name what they are copies of; search finds the originals. The session that it branches
+        off stays as it is; one without a key ends softly as branched, since its terminal goes on here.
+
+        Args:
+            title: by default the next of the first session's line, or `branch`.
+            upto: the last message, by id, that goes along; all by default.
+            lead: whether the chat's key leads to the branch from now on, and what waits goes there.
+
+        Raises:
+            NoSuchSession, SessionExists, TitleTaken, BadTitle.
+        """
+        wanted = None if title is None else clean_title(title)
+
+        def decision() -> Saved:
+            read_at = self.head().position
+            state = self.session(session_id)
+            at = self.at(at_us)
+            made = usable(branch_id or new_session_id(at))
+            self.refuse_existing(made)
+            stream = session_stream(made)
+            events = [event(stream, 1, state.branch(), at)]
+            name = wanted or self.next_title(state.title or _UNNAMED)
+            by: TitledBy = "lineage" if wanted is None else "person"
+            events += self.titling(Session(id=made, version=1, source=state.source), name, at, by=by)
+            version = sum(each.originator_id == stream for each in events)
+            going = self._context(state, upto)
+            if lead and state.key is not None:
+                going += [(each, at) for each in turns.moved(state.turns, session_id)]
+            for n, (payload, said_us) in enumerate(going, 1):
+                events.append(event(stream, version + n, payload, said_us))
+            events += self._parted(state, made, lead, at)
+            copied_from = Condition(read_at, (session_stream(session_id),))
+            return Saved(made, self.save_events(events, condition=copied_from))
+
+        return self.decide(decision)
+
+    def _context(self, state: Session, upto: int | None) -> list[tuple[Payload, int]]:
+        """What is in a session's context, as copies, each with when it was said."""
+        db = self.told(state)
+        live = [
+            each
+            for each in lines(db, state.id)
+            if each.visibility == "live" and (upto is None or each.id <= upto)
+        ]
+        said = appended(db, [each.id for each in live])
+        return [(copied(said[each.id][0], each), said[each.id][1]) for each in live]
+
+    def _parted(self, state: Session, branch: str, lead: bool, at_us: int) -> list[Event]:
+        """What becomes of the session that is left, of what waits there, and of the key that led to it."""
+        if state.key is None:
+            ended = state.end("branched")
+            return following(state, [] if ended is None else [ended], at_us)
+        if not lead:
+            return []
+        cleared = turns.cleared(state.turns, "moved")
+        events = following(state, [] if cleared is None else [cleared], at_us)
+        led = self.route(state.key)
+        on = led.lead_to(branch, "branch")
+        return events if on is None else [*events, self.rerouted(led, on, at_us)]

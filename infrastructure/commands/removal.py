@@ -1,0 +1,278 @@
+"""Deleting sessions, and taking that back until they are erased."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...domain import events as e
+from ...domain import removal, turns
+from ...domain.errors import NoSuchSession, TitleTaken
+from ...domain.events import Event, session_stream
+from ...domain.removal import DAY_US
+from ...domain.session import Session
+from ...projections.deletions import delegates_of, deleted_along, deletion
+from ..decisions import Saved, event
+from ..log import Condition
+from ..sqlite import one
+from ..streams import title_stream
+from .erasure import ErasureCommands
+
+
+class Deleted(Saved, frozen=True):
+    """What was deleted.
+
+    Attributes:
+        sessions: the session, then the delegates that went with it.
+        erase_after_us: until then it can be undone; microseconds since the Unix epoch.
+        keys: chats that led to one of them and lead nowhere now.
+        erased: whether it is gone for good already.
+        pending: files that hold the text until their readers leave.
+    """
+
+    sessions: tuple[str, ...] = ()
+    erase_after_us: int = 0
+    messages: int = 0
+    keys: tuple[str, ...] = ()
+    erased: bool = False
+    pending: tuple[str, ...] = ()
+
+
+class Undeleted(Saved, frozen=True):
+    """What is back.
+
+    Attributes:
+        sessions: the session, then the delegates that had gone with it.
+        keys: chats that lead to one of them again.
+        moved_on: chats that had led to one of them and lead elsewhere by now.
+        unclaimed: titles that another session claimed meanwhile; theirs stand unclaimed.
+    """
+
+    sessions: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    moved_on: tuple[str, ...] = ()
+    unclaimed: tuple[str, ...] = ()
+
+
+class RemovalCommands(ErasureCommands):
+    """What goes, and may come back."""
+
+    def delete_session(
+        self, session_id: str, reason: str = "deleted", *, now: bool = False, at_us: int | None = None
+    ) -> Deleted:
+        """Delete a session and its delegates: gone from every view at once, erased once its time is up.
+
+        One save: what waits in their queues is cleared, their titles are free, and the chats that led to
+        them lead nowhere. Branches and continuations stay and lose nothing.
+
+        Args:
+            now: erase it at once; nothing can take that back.
+
+        Raises:
+            NoSuchSession: there is none. DeletedSession: it is deleted already (unless `now`).
+            TurnRunning: a turn of one of them is under way. VersionConflict, …
+        """
+        return self._delete(session_id, reason, now=now, at_us=at_us)
+
+    def delete_if_empty(
+        self, session_id: str, reason: str = "empty", *, at_us: int | None = None
+    ) -> Deleted | None:
+        """Delete a session in which nothing was ever said; None where it is to stay.
+
+        It stays if it has a title or a child, or ever had a message: one whose messages were all undone
+        is not empty (FIELD_CASES B13).
+
+        Raises:
+            NoSuchSession, TurnRunning, VersionConflict, …
+        """
+        done = self._delete(session_id, reason, if_empty=True, at_us=at_us)
+        return done if done.positions else None
+
+    def _delete(
+        self, session_id: str, reason: str, *, now: bool = False, if_empty: bool = False, at_us: int | None
+    ) -> Deleted:
+        until_us = self.at(at_us) + (0 if now else int(self.config.sessions.erase_after * DAY_US))
+
+        def decision() -> Deleted:
+            read_at = self.head().position
+            self.projector.catch_up()
+            state = self.session(session_id, deleted=now)
+            if state.deleted:
+                return self._said_before(session_id)
+            if if_empty and not self._is_empty(state):
+                return Deleted(session_id, ())
+            gone = {session_id: None, **delegates_of(self.state.reader(), session_id)}
+            events: list[Event] = []
+            keys: list[str] = []
+            messages = 0
+            for each, parent in gone.items():
+                messages += self._go(each, parent, reason, self.at(at_us), until_us, events, keys)
+            topics = (e.SessionCreated.topic, e.SessionRerouted.topic)
+            condition = Condition(read_at, tuple(session_stream(each) for each in gone), topics)
+            saved = self.save_events(events, condition=condition)
+            return Deleted(session_id, saved, tuple(gone), until_us, messages, tuple(keys))
+
+        done = self.decide(decision)
+        self._due_us = None
+        if not now:
+            return done
+        erased = self.erase_sessions(done.sessions, reason=reason, at_us=at_us)
+        return msgspec.structs.replace(
+            done, positions=(*done.positions, *erased.positions), erased=True, pending=erased.pending
+        )
+
+    def _go(
+        self,
+        session_id: str,
+        parent: str | None,
+        reason: str,
+        at_us: int,
+        until_us: int,
+        events: list[Event],
+        keys: list[str],
+    ) -> int:
+        """The events by which one session goes, and the keys that led to it; how many messages it had."""
+        db = self.state.reader()
+        count = int(one(db, "SELECT count(*) FROM messages WHERE session_id = ?", (session_id,)))
+        state = self.session(session_id)
+        deleted = removal.delete(
+            state,
+            reason=reason,
+            at_us=at_us,
+            erase_after_us=until_us,
+            messages=count,
+            with_parent=parent,
+        )
+        events += self._leaving(state, deleted, at_us)
+        led = db.execute("SELECT key FROM routes WHERE session_id = ? ORDER BY key", (session_id,))
+        for key in [str(row[0]) for row in led]:
+            events += self._closing(key, session_id, at_us)
+            keys.append(key)
+        return count
+
+    def _is_empty(self, state: Session) -> bool:
+        said = self.event_log.read(limit=1, stream=session_stream(state.id), topics=[e.MessageAppended.topic])
+        child = "SELECT 1 FROM sessions WHERE parent_session_id = ? LIMIT 1"
+        return not said and state.title is None and one(self.state.reader(), child, (state.id,)) is None
+
+    def undelete_session(self, session_id: str, *, at_us: int | None = None) -> Undeleted:
+        """Bring a deleted session back as it was, with the delegates that went with it.
+
+        Its title is claimed again unless another session has it by now, and a chat leads to it again
+        unless it leads elsewhere by now.
+
+        Raises:
+            NoSuchSession: there is none, or it is erased. RuleBroken: it is not deleted.
+        """
+
+        def decision() -> Undeleted:
+            self.projector.catch_up()
+            at = self.at(at_us)
+            known = deletion(self.state.reader(), session_id)
+            if known is not None and known.erased_position is not None:
+                raise NoSuchSession(
+                    f"session {session_id} was erased (#{known.erased_position}): nothing is left of it",
+                    hint="a backup from before may hold it: retold restore",
+                )
+            removal.undelete(self.session(session_id, deleted=True))
+            back = deleted_along(self.state.reader(), session_id)
+            events: list[Event] = []
+            keys: list[str] = []
+            moved_on: list[str] = []
+            unclaimed: list[str] = []
+            for each in back:
+                state = self.session(each, deleted=True)
+                titles, left = self._left_with(each)
+                events += self._returning(state, state.title in titles, unclaimed, at)
+                for key in left:
+                    led = self.route(key)
+                    again = led.lead_to(each, "undo") if led.session_id is None else None
+                    if again is None:
+                        moved_on.append(key)
+                    else:
+                        events.append(self.rerouted(led, again, at))
+                        keys.append(key)
+            saved = self.save_events(events)
+            return Undeleted(session_id, saved, tuple(back), tuple(keys), tuple(moved_on), tuple(unclaimed))
+
+        done = self.decide(decision)
+        self._due_us = None
+        return done
+
+    def _said_before(self, session_id: str) -> Deleted:
+        """A session that was deleted before, and is to be erased now."""
+        db = self.state.reader()
+        known = deletion(db, session_id)
+        if known is None or known.erased_position is not None:
+            raise NoSuchSession(
+                f"session {session_id} was erased: nothing is left of it", hint="nothing was written"
+            )
+        return Deleted(
+            session_id, (), tuple(deleted_along(db, session_id)), known.erase_after_us, known.messages
+        )
+
+    def _leaving(self, state: Session, deleted: e.SessionDeleted, at_us: int) -> list[Event]:
+        events: list[Event] = []
+        stream = session_stream(state.id)
+        cleared = turns.cleared(state.turns, "deleted")
+        if cleared is not None:
+            events.append(event(stream, state.version + 1, cleared, at_us))
+        events.append(event(stream, state.version + len(events) + 1, deleted, at_us))
+        if state.title is not None:
+            held = self.claim(state.title)
+            released = held.release(state.id)
+            if released is not None:
+                name = title_stream(self.identity, state.title)
+                events.append(event(name, held.version + 1, released, at_us))
+        return events
+
+    def _closing(self, key: str, session_id: str, at_us: int) -> list[Event]:
+        led = self.route(key)
+        if led.session_id != session_id:
+            return []
+        return [self.rerouted(led, e.RouteClosed(led.key, session_id, "delete"), at_us)]
+
+    def _returning(self, state: Session, had_claim: bool, unclaimed: list[str], at_us: int) -> list[Event]:
+        stream = session_stream(state.id)
+        events = [event(stream, state.version + 1, removal.undelete(state), at_us)]
+        if state.title is None or not had_claim:
+            return events
+        held = self.claim(state.title)
+        try:
+            claimed = held.claim(state.id)
+        except TitleTaken:
+            unclaimed.append(state.title)
+            without = e.SessionTitled(state.title, claimed=False)
+            return [*events, event(stream, state.version + 2, without, at_us)]
+        if claimed is not None:
+            name = title_stream(self.identity, state.title)
+            events.append(event(name, held.version + 1, claimed, at_us))
+        return events
+
+    def _left_with(self, session_id: str) -> tuple[set[str], list[str]]:
+        """The titles that the session held when it was deleted, and the keys that led to it."""
+        known = deletion(self.state.reader(), session_id)
+        if known is None:
+            return set(), []
+        titles: set[str] = set()
+        keys: list[str] = []
+        for told in self._save_of(known.position):
+            match told.payload:
+                case e.TitleReleased(session_id=holder) if holder == session_id:
+                    titles.add(told.payload.title)
+                case e.RouteClosed(previous=previous, cause="delete") if previous == session_id:
+                    keys.append(told.payload.key)
+                case _:
+                    pass
+        return titles, keys
+
+    def _save_of(self, position: int) -> list[e.Recorded]:
+        """The events that were saved together with one."""
+        save = self.event_log.read(position - 1, limit=1)[0].save
+        found: list[e.Recorded] = []
+        after = save - 1
+        while told := self.event_log.read(after, limit=200):
+            found += [each for each in told if each.save == save]
+            if told[-1].save != save:
+                break
+            after = told[-1].position
+        return found

@@ -1,0 +1,114 @@
+"""Undo: the reverse of a save, as a save of its own."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...domain import events as e
+from ...domain.errors import NoSuchThing
+from ...domain.events import Recorded, session_stream
+from ...domain.removal import DAY_US
+from ...domain.reversal import Told, left_as_it_is, reverse
+from ..decisions import Saved
+from ..log import Condition
+from .base import Commands
+from .repairs import Batch
+
+ENOUGH = 100
+"""So many later messages of a stream are looked at: each builds on the same."""
+
+
+class Undone(Saved, frozen=True):
+    """A save that was taken back.
+
+    Attributes:
+        undone: its positions; `positions` are those of its reverse, which can be undone in turn.
+        sessions, keys: what it was about.
+        left: what of it is not back, a sentence each.
+    """
+
+    undone: tuple[int, ...] = ()
+    sessions: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+class ReversalCommands(Commands):
+    """Taking back what was done here."""
+
+    def undo(self, position: int, *, at_us: int | None = None) -> Undone:
+        """Undo the save that an event belongs to: any of its positions names it.
+
+        One save that puts back what was before: titles, archive, pins, ends, resets, routes, identities,
+        rewinds, deletions. Each of its events names the undone save's first as its cause.
+
+        Raises:
+            NoSuchThing: there is no such event. NotUndoable: it is of no kind that can be undone.
+            BuiltOn: later events rest on it; the error names them.
+        """
+
+        def decision() -> Undone:
+            read_at = self.head().position
+            saved = self.save_of(position)
+            streams = list(dict.fromkeys(each.stream for each in saved))
+            led_to = [
+                session_stream(each.payload.session_id)
+                for each in saved
+                if isinstance(each.payload, e.SessionRerouted)
+            ]
+            told = Told(
+                saved,
+                {each: self._told_before(each, saved[0].position) for each in streams},
+                {each: self._told_after(each, saved[-1].position) for each in {*streams, *led_to}},
+            )
+            at = self.at(at_us)
+            keep_us = int(self.config.sessions.erase_after * DAY_US)
+            batch = Batch(at)
+            for step in reverse(told, erase_after_us=at + keep_us):
+                version = self.event_log.stream_version(step.stream)
+                batch.add(step.stream, version, step.payload, at_us=step.at_us)
+            events = [msgspec.structs.replace(each, caused_by=told.position) for each in batch.events]
+            moved = Condition(read_at, tuple(sorted({*streams, *led_to})))
+            sessions = [each.removeprefix("session:") for each in streams if each.startswith("session:")]
+            keys = [each.payload.key for each in saved if isinstance(each.payload, _ROUTES)]
+            return Undone(
+                sessions[0] if sessions else "",
+                self.save_events(events, condition=moved),
+                undone=tuple(each.position for each in saved),
+                sessions=tuple(sessions),
+                keys=tuple(dict.fromkeys(keys)),
+                left=tuple(left_as_it_is(saved)),
+            )
+
+        return self.decide(decision)
+
+    def save_of(self, position: int) -> list[Recorded]:
+        """The events that were saved together with one, in order.
+
+        Raises:
+            NoSuchThing: there is no such event.
+        """
+        found = self.event_log.read(position - 1, limit=1, upto=position) if position > 0 else []
+        if not found:
+            raise NoSuchThing(f"there is no event #{position}", hint="retold log shows them")
+        events: list[Recorded] = []
+        after = found[0].save - 1
+        while told := self.event_log.read(after, limit=256):
+            events += [each for each in told if each.save == found[0].save]
+            if told[-1].save != found[0].save:
+                break
+            after = told[-1].position
+        return events
+
+    def _told_before(self, stream: str, position: int) -> list[Recorded]:
+        told = self.event_log.stream_events(stream, without_messages=True)
+        return [each for each in told if each.position < position]
+
+    def _told_after(self, stream: str, position: int) -> list[Recorded]:
+        told = self.event_log.stream_events(stream, without_messages=True)
+        topics = (e.MessageAppended.topic,)
+        said = self.event_log.read(position, limit=ENOUGH, stream=stream, topics=topics)
+        return [*(each for each in told if each.position > position), *said]
+
+
+_ROUTES = (e.SessionRerouted, e.RouteClosed)

@@ -1,0 +1,74 @@
+"""What decisions on messages rest on: a session's rows, and that they are as the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ...domain.context import compression, copied
+from ...domain.errors import ProjectionDamaged, VersionConflict
+from ...domain.events import MessageAppended
+from ...domain.session import Session
+from ...projections.base import Connection
+from ...projections.context import appended, lines
+from .base import Commands
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """What a compression does to a session's context.
+
+    `leaving` are the messages that are in it now, by id; `copies` those that go on after the summary, each
+    with when it was said; `upto` is the last message that the summary covers.
+    """
+
+    leaving: list[int]
+    copies: list[tuple[MessageAppended, int]]
+    upto: int | None
+
+
+class ToldCommands(Commands):
+    """Base of the commands that look at messages."""
+
+    def told(self, state: Session) -> Connection:
+        """The projections, where a session stands in them exactly as it was loaded.
+
+        Whoever writes at the version after the loaded one rests on this: nothing came in between.
+
+        Raises:
+            VersionConflict: the session has moved on meanwhile.
+            ProjectionDamaged: its rows are set aside, and cannot be had.
+        """
+        self.projector.catch_up()
+        db = self.state.reader()
+        row = db.execute("SELECT version FROM sessions WHERE id = ?", (state.id,)).fetchone()
+        if row is not None and row[0] > state.version:
+            raise VersionConflict(
+                f"session {state.id} has moved on to version {row[0]}", hint="nothing was written; try again"
+            )
+        if row is None or row[0] < state.version:
+            raise ProjectionDamaged(
+                f"the messages of session {state.id} cannot be read as the log has them; nothing was written",
+                hint="tell them again with: retold projections rebuild transcripts",
+            )
+        return db
+
+    def tail_of(
+        self, state: Session, *, keep_last: int, tail: Iterable[int] | None, upto: int | None
+    ) -> Tail:
+        """What a compression keeps of a session, verbatim; `domain.context.compression` has the rules.
+
+        A decision that is made again passes the `upto` that the first one got: what was said meanwhile
+        is not in the summary, and is kept.
+
+        Raises:
+            NothingToDo, NoSuchMessage, BadUsage, VersionConflict, ProjectionDamaged.
+        """
+        db = self.told(state)
+        found = lines(db, state.id)
+        covered = found[-1].id if upto is None and found else upto
+        plan = compression(found, keep_last=keep_last, tail=tail, upto=covered, where=f"session {state.id}")
+        line_of = {each.id: each for each in found}
+        said = appended(db, plan.kept)
+        copies = [(copied(said[each][0], line_of[each]), said[each][1]) for each in plan.kept]
+        return Tail(plan.leaving, copies, covered)

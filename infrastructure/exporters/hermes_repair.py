@@ -1,0 +1,335 @@
+"""Carries what was repaired here into the Hermes home that it was imported from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import msgspec
+
+from ...domain import events as e
+from ...domain.ends import SUPERSEDED
+from ...domain.errors import BadUsage, NoRoom
+from ...domain.events import Recorded
+from ..importers.hermes_run import readable
+from ..sqlite import one
+from .hermes_home import Copies, HermesWriter, copied, held
+
+if TYPE_CHECKING:
+    from ..engine import SessionEngine
+
+_MARKS: dict[str, Any] = {
+    "expiry_finalized": False,
+    "suspended": False,
+    "resume_pending": False,
+    "resume_reason": None,
+    "last_resume_marked_at": None,
+    "is_fresh_reset": False,
+    "was_auto_reset": False,
+    "auto_reset_reason": None,
+}
+"""What an entry said of the session that it led to, and does not hold of another."""
+_TOPICS = (
+    e.IdentityRestored.topic,
+    e.SessionRerouted.topic,
+    e.RouteClosed.topic,
+    e.SessionEnded.topic,
+)
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What came of it.
+
+    Attributes:
+        done, refused: a sentence each.
+        backup: the copy of the database from before; None where nothing was to be changed.
+        back: commands that put everything back.
+    """
+
+    path: str
+    done: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    backup: str | None = None
+    back: tuple[str, ...] = ()
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """One repair that stands here: the events of its save, and what its sessions came to be."""
+
+    saved: tuple[Recorded, ...]
+    store: str
+
+
+class Held(Exception):
+    """The home is not as the repair expects it; why."""
+
+
+def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
+    """Make every repair that stands here in `home`, too: one transaction, each repair verified again.
+
+    A copy of the database, and of the mirror, is made first. A repair that the home has already is
+    passed over; one that it contradicts is left out and named.
+
+    Raises:
+        NotAStore: it is no Hermes home. BadUsage: it was never imported here. StoreBusy: a process
+        holds it. NoRoom: it, or the copy, cannot be written. Nothing was changed in any of these cases.
+    """
+    home = home.resolve()
+    engine.projector.catch_up()
+    store = _store_of(engine, home)
+    repairs = list(_standing(engine, store))
+    with held(home) as writer:
+        refused: list[str] = []
+        writer.db.execute("BEGIN IMMEDIATE")
+        try:
+            mirrored = writer.mirror()
+            mirror = None if mirrored is None else dict(mirrored)
+            done = _make(engine, writer, repairs, refused, mirror)
+            writer.db.execute("ROLLBACK")
+            if not done:
+                return Carried(str(home), refused=tuple(refused))
+            copies = copied(writer)
+            writer.db.execute("BEGIN IMMEDIATE")
+            mirror = None if mirrored is None else dict(mirrored)
+            _make(engine, writer, repairs, [], mirror)
+            writer.db.execute("COMMIT")
+        except apsw.Error as error:
+            if writer.db.in_transaction:
+                writer.db.execute("ROLLBACK")
+            raise NoRoom(
+                f"{home} cannot be written: {error}", hint="nothing was changed there; try again"
+            ) from error
+        except BaseException:
+            if writer.db.in_transaction:
+                writer.db.execute("ROLLBACK")
+            raise
+        if mirror is not None and mirror != mirrored:
+            _mirrored(writer, mirror, copies)
+    return Carried(str(home), tuple(done), tuple(refused), str(copies.database), copies.back)
+
+
+def _mirrored(writer: HermesWriter, mirror: Mapping[str, Any], copies: Copies) -> None:
+    try:
+        writer.write_mirror(mirror)
+    except OSError as error:
+        raise NoRoom(
+            f"{writer.mirror_path} cannot be written ({error.strerror}); the database holds the repair, and"
+            f" wins over it. A copy from before: {copies.database}",
+            hint="remove that file, or make it writable and run this again",
+        ) from error
+
+
+# --- which repairs -----------------------------------------------------------------------------------
+
+
+def _store_of(engine: SessionEngine, home: Path) -> str:
+    name = readable(home)
+    homes = engine.state.reader().execute("SELECT store, path FROM source_homes ORDER BY last_run DESC")
+    known = {str(path): str(store) for store, path in homes.fetchall() if path is not None}
+    if name not in known:
+        raise BadUsage(
+            f"{home} was never imported here",
+            hint=f"imported homes: {', '.join(sorted(known)) or 'none'}",
+        )
+    return known[name]
+
+
+def _standing(engine: SessionEngine, store: str) -> Iterator[Repair]:
+    """The saves that repaired something of this store and were not undone since, oldest first."""
+    log, after = engine.event_log, 0
+    saves: dict[int, None] = {}
+    while found := log.read(after, topics=_TOPICS):
+        saves.update({each.save: None for each in found if _repairs(each)})
+        after = found[-1].position
+    ours = {
+        session_id
+        for (session_id,) in engine.state.reader().execute(
+            "SELECT s.session_id FROM source_sessions s JOIN source_homes h ON h.id = s.source"
+            " WHERE h.store = ?",
+            (store,),
+        )
+    }
+    for save in saves:
+        saved = engine.save_of(save)
+        touched = {each.session_id for each in saved if each.stream.startswith("session:")}
+        if touched <= ours and not _undone(engine, save):
+            yield Repair(tuple(saved), store)
+
+
+def _repairs(event: Recorded) -> bool:
+    match event.payload:
+        case e.SessionRerouted(cause="repair") | e.RouteClosed(cause="repair"):
+            return True
+        case e.IdentityRestored() | e.SessionEnded(reason="superseded_by_repair"):
+            return event.source_ref is None and event.caused_by is None
+        case _:
+            return False
+
+
+def _undone(engine: SessionEngine, save: int) -> bool:
+    rows = engine.event_log.reader().execute(
+        "SELECT DISTINCT save FROM events WHERE caused_by = ? AND save > ?", (save, save)
+    )
+    undos: list[Any] = rows.fetchall()
+    return any(not _undone(engine, undo) for (undo,) in undos)
+
+
+# --- one repair --------------------------------------------------------------------------------------
+
+
+def _make(
+    engine: SessionEngine,
+    writer: HermesWriter,
+    repairs: list[Repair],
+    refused: list[str],
+    mirror: dict[str, Any] | None,
+) -> list[str]:
+    """All repairs, inside a transaction that is open; what was changed, a sentence each."""
+    done: list[str] = []
+    for number, each in enumerate(repairs):
+        writer.db.execute(f"SAVEPOINT repair_{number}")
+        try:
+            done += _one(engine, writer, each, mirror)
+        except Held as why:
+            writer.db.execute(f"ROLLBACK TO repair_{number}")
+            refused.append(f"#{each.saved[0].position} was left out: {why}")
+        writer.db.execute(f"RELEASE repair_{number}")
+    return done
+
+
+def _one(
+    engine: SessionEngine, writer: HermesWriter, repair: Repair, mirror: dict[str, Any] | None
+) -> list[str]:
+    done: list[str] = []
+    donors: set[str] = set()
+    moves: list[e.SessionRerouted | e.RouteClosed] = []
+    for event in repair.saved:
+        match event.payload:
+            case e.IdentityRestored(now=now):
+                done += _identify(writer, event.session_id, now, donors)
+            case e.SessionReopened():
+                done += _changed(writer, event.session_id, {"ended_at": None, "end_reason": None})
+            case e.SessionEnded(reason=reason) if reason == SUPERSEDED:
+                done += _end(engine, writer, event.session_id, event.session_id in donors)
+            case e.SessionRerouted() | e.RouteClosed():
+                moves.append(event.payload)
+            case _:
+                pass
+    for move in moves:
+        here = engine.route(move.key).session_id
+        wanted = move.session_id if isinstance(move, e.SessionRerouted) else None
+        if here == wanted:  # else it has moved on here since
+            done += _lead(engine, writer, move.key, wanted, mirror)
+    return done
+
+
+def _identify(writer: HermesWriter, session_id: str, now: Mapping[str, Any], donors: set[str]) -> list[str]:
+    row = writer.session(session_id)
+    if row is None:
+        raise Held(f"there is no session {session_id} any more")
+    key = now.get("session_key")
+    if key is not None and row.get("session_key") not in (None, key):
+        raise Held(f"{session_id} bears the key {row['session_key']} there")
+    parent = now.get("parent_session_id", row.get("parent_session_id"))
+    if key is not None and isinstance(parent, str):
+        donor = writer.session(parent)
+        if donor is not None and donor.get("session_key") == key:
+            if donor.get("source") != row.get("source"):
+                raise Held(f"{parent} is of another source there")
+            donors.add(parent)
+        elif "parent_session_id" in now:
+            raise Held(f"{parent}, which gave the key, bears it no more")
+    filled = {n: v for n, v in now.items() if n in writer.columns and row.get(n) is None and v is not None}
+    if not filled:
+        return []
+    writer.set(session_id, filled)
+    return [f"{session_id} owns {key}" if "session_key" in filled else f"{session_id} has its identity"]
+
+
+def _end(engine: SessionEngine, writer: HermesWriter, session_id: str, is_donor: bool) -> list[str]:
+    row = writer.session(session_id)
+    if row is None:
+        raise Held(f"there is no session {session_id} any more")
+    if row.get("end_reason") == SUPERSEDED or (row.get("ended_at") is not None and not is_donor):
+        return []
+    ours = one(engine.state.reader(), "SELECT ended_at FROM sessions WHERE id = ?", (session_id,))
+    ended_at = row.get("ended_at") if row.get("ended_at") is not None else ours
+    writer.set(session_id, {"ended_at": ended_at, "end_reason": SUPERSEDED})
+    return [f"{session_id} ended as {SUPERSEDED}"]
+
+
+def _changed(writer: HermesWriter, session_id: str, values: Mapping[str, Any]) -> list[str]:
+    row = writer.session(session_id)
+    if row is None:
+        raise Held(f"there is no session {session_id} any more")
+    if all(row.get(name) == value for name, value in values.items()):
+        return []
+    writer.set(session_id, values)
+    return [f"{session_id} is open again"]
+
+
+def _lead(
+    engine: SessionEngine,
+    writer: HermesWriter,
+    key: str,
+    session_id: str | None,
+    mirror: dict[str, Any] | None,
+) -> list[str]:
+    scope = writer.scope()
+    in_table = writer.entry(scope, key)
+    in_mirror = None if mirror is None else mirror.get(key)
+    known = in_table or (in_mirror if isinstance(in_mirror, dict) else None)
+    if session_id is None:
+        if known is None:
+            return []
+        writer.set_entry(scope, key, None)
+        if mirror is not None:
+            mirror.pop(key, None)
+        return [f"{key} leads nowhere"]
+    row = writer.session(session_id)
+    if row is None:
+        raise Held(f"there is no session {session_id} any more")
+    led = [each.get("session_id") for each in (in_table, in_mirror) if isinstance(each, dict)]
+    if led and all(each == session_id for each in led):
+        return []
+    entry = _entry(engine, key, session_id, row, known)
+    writer.set_entry(scope, key, entry)
+    if mirror is not None:
+        mirror[key] = entry
+    return [f"{key} leads to {session_id}"]
+
+
+def _entry(
+    engine: SessionEngine,
+    key: str,
+    session_id: str,
+    row: Mapping[str, Any],
+    known: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The routing entry as Hermes writes it: times are local and name no zone."""
+    found = engine.state.reader().execute(
+        "SELECT coalesce(last_active_us, started_us), started_us FROM sessions WHERE id = ?", (session_id,)
+    )
+    last_us, began_us = found.fetchone() or (0, 0)
+    began = {"created_at": _local(began_us), "platform": row.get("source"), "chat_type": row.get("chat_type")}
+    own: dict[str, Any] = {"display_name": row.get("display_name")}
+    origin = row.get("origin_json")
+    if isinstance(origin, str):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            own["origin"] = msgspec.json.decode(origin)
+    return {
+        **{name: value for name, value in {**began, **own}.items() if value is not None},
+        **(known or {}),
+        "session_key": key,
+        "session_id": session_id,
+        "updated_at": _local(last_us),
+        **_MARKS,
+    }
+
+
+def _local(us: int) -> str:
+    return datetime.fromtimestamp(us / 1e6, UTC).astimezone().replace(tzinfo=None).isoformat()

@@ -1,0 +1,161 @@
+"""Deleting, undeleting, forgetting, backups and maintenance at the command line."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from retold.infrastructure.engine import open_home
+from retold.tests.infrastructure.test_erasing import SECRET, traces
+
+if TYPE_CHECKING:
+    from retold.tests.conftest import Run
+
+KEY = "agent:main:telegram:dm:1001"
+
+
+@pytest.fixture(autouse=True)
+def _made(home: Path) -> None:
+    with open_home(home) as engine:
+        engine.create_session("telegram", session_id="boat-1", key=KEY, title="boat repair")
+        engine.append_message("boat-1", "user", f"the word is {SECRET}")
+        engine.create_session("cli", session_id="sub-1", parent="boat-1", parent_kind="delegate")
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+@pytest.mark.parametrize(("said", "deleted"), [("y\n", True), ("YES\n", True), ("n\n", False), ("", False)])
+def test_a_deletion_is_asked_for_and_no_answer_is_a_no(
+    run: Run, monkeypatch: pytest.MonkeyPatch, said: str, deleted: bool
+) -> None:
+    answer(monkeypatch, said)
+    done = run("sessions", "delete", "boat")
+
+    assert done.exit_code == 0
+    assert "Delete session 'boat-1', its 1 delegate and all its messages? [y/N]" in done.stderr
+    assert done.stdout.startswith("Deleted session 'boat-1'." if deleted else "Cancelled.")
+    assert (run("sessions", "show", "boat-1").exit_code == 2) == deleted
+
+
+def test_a_deleted_session_says_who_deleted_it_and_until_when_it_can_be_undone(run: Run) -> None:
+    done = run("sessions", "delete", "boat repair", "--yes", "--reason", "no more of it")
+    assert "  with 1 delegate: sub-1" in done.stdout
+    assert f"  {KEY} leads nowhere now" in done.stdout
+    assert "retold sessions undelete boat-1" in done.stderr
+
+    shown = run("sessions", "show", "boat-1")
+
+    assert shown.exit_code == 2
+    assert re.search(
+        r"session boat-1 was deleted \S+Z by cli:\d+@\S+ \(no more of it\), can be undeleted until \S+Z",
+        shown.stderr,
+    )
+    assert "no more of it" in run("log", "--type", "session_deleted").stdout
+    assert run("sessions", "list", "--all").stdout == "No sessions found.\n"
+    assert run("search", "word").exit_code == 0
+    assert run("search", "word", "--json").json["hits"] == []
+
+    back = run("sessions", "undelete", "boat")
+    assert back.stdout.splitlines() == [
+        "Session 'boat-1' is back.",
+        "  with 1 delegate: sub-1",
+        f"  {KEY} leads to it again",
+    ]
+    assert run("sessions", "show", "boat-1").exit_code == 0
+
+
+def test_what_cannot_be_undeleted_says_why(run: Run) -> None:
+    assert run("sessions", "undelete", "nobody").exit_code == 2
+    assert run("sessions", "undelete", "boat-1").exit_code == 3
+    run("sessions", "delete", "boat-1", "--yes", "--now")
+    gone = run("sessions", "undelete", "boat-1")
+
+    assert gone.exit_code == 2
+    assert re.search(r"and erased \(#\d+\)", gone.stderr)
+
+
+def test_now_erases_a_session_that_was_deleted_before(run: Run, home: Path) -> None:
+    run("sessions", "delete", "boat-1", "--yes")
+    assert run("sessions", "delete", "boat-1", "--yes").exit_code == 2
+    done = run("sessions", "delete", "boat-1", "--yes", "--now", "--json").json
+
+    assert (done["erased"], done["pending"], done["sessions"]) == (True, [], ["boat-1", "sub-1"])
+    assert traces(home) == {}
+
+
+def test_who_wants_json_is_asked_nothing(run: Run) -> None:
+    done = run("sessions", "delete", "boat-1", "--json")
+
+    assert (done.exit_code, done.json["error"]["kind"]) == (2, "bad_usage")
+    assert run("sessions", "show", "boat-1").exit_code == 0
+
+
+def test_a_message_is_forgotten_by_its_number(run: Run, home: Path) -> None:
+    message = run("sessions", "show", "boat-1", "--json").json["messages"][0]["id"]
+    done = run("forget", "boat", f"#{message}", "--yes")
+
+    assert (done.exit_code, done.stdout) == (0, "Forgotten in 1 event of 1 session.\n")
+    assert "Backups and exports made before are not reached." in done.stderr
+    assert run("sessions", "show", "boat-1", "--json").json["messages"][0]["content"] == "[forgotten]"
+    assert traces(home) == {}
+    assert run("forget", "boat", "9999", "--yes").exit_code == 3
+
+
+def test_a_text_is_forgotten_that_no_command_line_ever_held(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, f"{SECRET}\ny\n")
+    done = run("forget", "--text", "-")
+    assert done.exit_code == 0
+    assert SECRET not in done.stdout + done.stderr
+    assert run("sessions", "show", "boat-1", "--json").json["messages"][0]["content"] == (
+        "the word is [forgotten]"
+    )
+    assert traces(home) == {}
+
+    again = run("forget", "--text", SECRET, "--yes", "--json").json
+    assert again == {"positions": [], "events": 0, "sessions": [], "pending": []}
+
+
+@pytest.mark.parametrize("argv", [[], ["boat"], ["boat", "1", "--text", "x"], ["--text", "x", "--yes"]])
+def test_what_is_to_be_forgotten_is_said_in_one_way(run: Run, argv: list[str]) -> None:
+    assert run("forget", *argv).exit_code == 2
+
+
+def test_a_backup_prints_a_head_that_verify_takes(run: Run, tmp_path: Path) -> None:
+    done = run("backup", tmp_path / "b")
+    head = re.search(r"head  (#\d+:[0-9a-f]+)", done.stdout)
+    assert head is not None
+    assert done.exit_code == 0
+    assert run("verify", "--expect", head[1]).exit_code == 0
+
+    run("sessions", "delete", "boat-1", "--yes", "--now")
+    assert run("restore", tmp_path / "b").exit_code == 2
+    back = run("restore", tmp_path / "b", "--replace", "--json").json
+
+    assert (back["head"], Path(back["kept"]).is_dir()) == (head[1], True)
+    assert run("sessions", "show", "boat-1").exit_code == 0
+    assert run("verify", "--expect", head[1]).exit_code == 0
+
+
+def test_maintenance_says_what_it_did(run: Run) -> None:
+    assert run("maintain").stdout.startswith("Pruned 0 conversations, ended 0 sessions left open")
+    assert run("maintain", "--if-due").stdout == "Nothing to do: the last run is too recent.\n"
+    assert run("maintain", "--if-due", "--json").json["skipped"] is True
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["sessions", "delete", "x", "--yes"], ["sessions", "undelete", "x"], ["maintain"], ["backup", "x"]],
+)
+def test_no_home_is_made_where_there_is_none(run: Run, tmp_path: Path, argv: list[str]) -> None:
+    done = run(*argv, "--home", str(tmp_path / "nowhere"), "--json")
+
+    assert (done.exit_code, done.json["error"]["kind"]) == (2, "no_such_home")
+    assert not (tmp_path / "nowhere").exists()

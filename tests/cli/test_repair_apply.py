@@ -1,0 +1,255 @@
+"""`retold sessions repair-routing --apply`: asks, backs up, adopts, says how to take it back; and plans."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from retold.infrastructure.log import Log
+from retold.tests.conftest import FIXTURES
+
+if TYPE_CHECKING:
+    from retold.tests.conftest import Run
+
+TRUTH: Any = json.loads((FIXTURES / "hermes-home" / "truth.json").read_text())["incident"]
+REPAIR = ("sessions", "repair-routing")
+LINEAGE, TWICE, UNDECIDED = TRUTH["lineage"], TRUTH["second_history"], TRUTH["two_predecessors"]
+
+
+@pytest.fixture
+def imported(run: Run, home: Path, hermes_home: Path) -> Path:
+    assert run("import", "hermes", hermes_home).exit_code == 0
+    return home
+
+
+def head(home: Path) -> int:
+    log = Log(home / "events.db", read_only=True)
+    position = log.head().position
+    log.close()
+    return position
+
+
+def backups(home: Path) -> list[Path]:
+    return sorted(home.parent.glob(f"{home.name}.before-repair-*"))
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(said))
+
+
+# --- asking ------------------------------------------------------------------------------------------
+
+
+def test_it_asks_and_does_nothing_without_a_yes(
+    run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = head(imported)
+    for said in ("", "\n", "n\n", "no\n", "what?\n"):
+        answer(monkeypatch, said)
+        done = run(*REPAIR, "--apply")
+
+        assert (done.exit_code, done.stdout) == (0, "Aborted — nothing was changed.\n")
+        assert done.stderr.startswith("Adopt 2 orphaned session(s)? [y/N] ")
+    assert (head(imported), backups(imported)) == (before, [])
+
+
+def test_with_a_yes_each_is_adopted_and_the_second_time_none_is_left(
+    run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, "y\n")
+    done = run(*REPAIR, "--apply")
+
+    assert done.exit_code == 0
+    assert f"✓ {LINEAGE['orphan']} now owns {LINEAGE['adopts_key']}\n" in done.stdout
+    assert "    by lineage: it names " in done.stdout
+    assert done.stdout.endswith("\n\nRepaired 2 of 2 session(s).\n")
+    (backup,) = backups(imported)
+    assert str(backup) in done.stderr
+    before = head(imported)
+    again = run(*REPAIR, "--apply", "--yes")
+    assert again.exit_code == 0
+    assert "1 of 5 orphaned session(s) can be repaired, once a person chooses.\n" in again.stdout
+    assert (head(imported), backups(imported)) == (before, [backup])
+
+
+def test_the_backup_is_the_home_as_it_was(run: Run, imported: Path) -> None:
+    before = run("audit", "--json").json
+    run(*REPAIR, "--apply", "--yes")
+    (backup,) = backups(imported)
+
+    assert run("audit", "--json", "--home", backup).json == before
+
+
+def test_json_asks_nothing_and_tells_all(run: Run, imported: Path) -> None:
+    refused = run(*REPAIR, "--apply", "--json")
+    done = run(*REPAIR, "--apply", "--json", "--yes", LINEAGE["orphan"], TWICE["orphan"])
+
+    assert (refused.exit_code, refused.json["error"]["kind"]) == (2, "bad_usage")
+    assert done.exit_code == 3
+    told = done.json
+    (adopted,), (left,) = told["adopted"], told["refused"]
+    assert adopted["session_id"] == adopted["leads_to"] == LINEAGE["orphan"]
+    assert (adopted["donor_id"], adopted["session_key"]) == (LINEAGE["predecessor"], LINEAGE["adopts_key"])
+    assert adopted["led_to"] == LINEAGE["routed_to_now"]
+    assert adopted["positions"]
+    assert (left["session_id"], left["kind"]) == (TWICE["orphan"], "two_histories")
+    assert (told["repaired"], told["asked"], told["into"]) == (1, 2, None)
+    assert Path(told["backup"]).is_dir()
+
+
+def test_the_command_that_is_named_takes_it_back(run: Run, imported: Path) -> None:
+    before = run("audit", "--json").json["findings"]
+    done = run(*REPAIR, "--apply", "--yes", LINEAGE["orphan"])
+    position = done.stdout.split("retold undo ")[1].split()[0]
+
+    assert run("undo", position).exit_code == 0
+    after = run("audit", "--json").json["findings"]
+    assert [each["kind"] for each in after] == [each["kind"] for each in before]
+
+
+# --- one session -------------------------------------------------------------------------------------
+
+
+def test_two_histories_are_refused_until_one_is_chosen(run: Run, imported: Path) -> None:
+    refused = run(*REPAIR, "--apply", "--yes", TWICE["orphan"])
+    chosen = run(*REPAIR, "--apply", "--yes", TWICE["orphan"], "--choose", TWICE["routed_to_now"])
+
+    assert refused.exit_code == 3
+    assert f"✗ {TWICE['orphan']} was not adopted: its chat has two histories" in refused.stdout
+    assert "--choose" in refused.stdout
+    assert refused.stdout.endswith("Repaired 0 of 1 session(s).\n")
+    assert chosen.exit_code == 0
+    assert f"    the chat goes on in {TWICE['routed_to_now']}\n" in chosen.stdout
+
+
+def test_what_no_rule_may_decide_a_person_may(run: Run, imported: Path) -> None:
+    refused = run(*REPAIR, "--apply", "--yes", UNDECIDED["orphan"])
+    named = run(*REPAIR, "--apply", "--yes", UNDECIDED["orphan"], "--from", UNDECIDED["candidates"][0])
+
+    assert refused.exit_code == 3
+    assert "cannot be adopted: ambiguous: more than one keyed predecessor" in refused.stdout
+    assert named.exit_code == 0
+    assert "a person named" in named.stdout
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--choose", LINEAGE["orphan"]),
+        ("--from", LINEAGE["orphan"], LINEAGE["orphan"]),
+        ("--apply", "--choose", LINEAGE["orphan"]),
+        ("--apply", "--from", LINEAGE["orphan"], LINEAGE["orphan"], TWICE["orphan"]),
+        ("--apply", "--at", "#5"),
+        ("--apply", "--plan", "p.yaml", LINEAGE["orphan"]),
+        ("--apply", "nobody"),
+        ("--into", "somewhere", "--plan", "p.yaml"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(run: Run, imported: Path, argv: tuple[str, ...]) -> None:
+    before = head(imported)
+    done = run(*REPAIR, *argv)
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith("retold: ")
+    assert (head(imported), backups(imported)) == (before, [])
+
+
+# --- plans -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["plan.yaml", "plan.json"])
+def test_a_plan_is_written_edited_and_applied(run: Run, imported: Path, tmp_path: Path, name: str) -> None:
+    plan = tmp_path / name
+    written = run(*REPAIR, "--plan", plan)
+    text = plan.read_text("utf-8")
+
+    assert written.exit_code == 0
+    assert f"Wrote 3 to adopt and 4 undecided to {plan}\n" in written.stdout
+    assert str(plan) in written.stdout.split("--apply --plan ")[1]
+    for each in (LINEAGE["orphan"], UNDECIDED["orphan"], *UNDECIDED["candidates"]):
+        assert each in text
+    still_open = run(*REPAIR, "--apply", "--yes", "--plan", plan)
+    assert still_open.exit_code == 2
+    assert "leaves open which session goes on" in still_open.stderr
+    choice = f'"{TWICE["orphan"]}"'
+    plan.write_text(
+        text.replace("'?'", choice).replace('"?"', choice).replace("choose: ?", f"choose: {choice}")
+    )
+    done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
+    assert (done.exit_code, done.stdout[-28:]) == (0, "Repaired 3 of 3 session(s).\n")
+
+
+def test_a_person_may_add_to_a_plan_what_no_rule_decides(run: Run, imported: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    own = {"orphan": UNDECIDED["orphan"], "from": UNDECIDED["candidates"][1]}
+    plan.write_text(json.dumps({"adopt": [own]}))
+    done = run(*REPAIR, "--apply", "--yes", "--json", "--plan", plan).json
+
+    assert done["adopted"][0]["donor_id"] == UNDECIDED["candidates"][1]
+
+
+def test_a_plan_that_is_out_of_date_adopts_nothing_else(run: Run, imported: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run(*REPAIR, "--plan", plan)
+    told = json.loads(plan.read_text())
+    told["adopt"] = [each for each in told["adopt"] if each["orphan"] == LINEAGE["orphan"]]
+    told["adopt"][0]["from"] = TWICE["predecessor"]
+    plan.write_text(json.dumps(told))
+    done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
+
+    assert done.exit_code == 3
+    said = f"✗ {LINEAGE['orphan']} was not adopted (the row changed since it was reported)\n"
+    assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "adopt: 5", '{"adopt":[{"orphan":"x"}]}', "adopt: [{what: 1}]", "\0"]
+)
+def test_a_file_that_is_no_plan_is_refused(run: Run, imported: Path, tmp_path: Path, text: str) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(text)
+    done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
+
+    assert done.exit_code == 2
+    assert f"{plan} is no plan" in done.stderr
+
+
+def test_no_file_is_written_over_by_a_plan(run: Run, imported: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("mine")
+    done = run(*REPAIR, "--plan", tmp_path / "plan.yaml")
+
+    assert (done.exit_code, (tmp_path / "plan.yaml").read_text()) == (2, "mine")
+    assert run(*REPAIR, "--apply", "--plan", tmp_path / "none.yaml").exit_code == 2
+
+
+# --- into the Hermes home ----------------------------------------------------------------------------
+
+
+def test_into_carries_what_was_repaired_and_tells_the_way_back(
+    run: Run, imported: Path, hermes_home: Path
+) -> None:
+    done = run(*REPAIR, "--apply", "--yes", "--into", hermes_home)
+    again = run(*REPAIR, "--into", hermes_home, "--json")
+
+    assert done.exit_code == 0
+    assert f"✓ {LINEAGE['adopts_key']} leads to {LINEAGE['orphan']} in {hermes_home}\n" in done.stdout
+    assert "take it back, with Hermes stopped, by:\n" in done.stdout
+    assert f"cp -p {hermes_home}/state.db.before-repair-" in done.stdout
+    assert again.json["into"] == {
+        "path": str(hermes_home),
+        "done": [],
+        "refused": [],
+        "backup": None,
+        "back": [],
+    }
+
+
+def test_into_a_home_that_was_never_imported_is_refused(run: Run, imported: Path, tmp_path: Path) -> None:
+    done = run(*REPAIR, "--into", tmp_path)
+
+    assert done.exit_code == 2
+    assert "was never imported here" in done.stderr
