@@ -224,7 +224,13 @@ class Gateway:
         (asked,) = engine.pending_handoffs()
         engine.claim_handoff(asked)
         engine.complete_handoff(
-            asked, key=key, chat_id=source.chat_id, chat_type=source.chat_type, user_id=source.user_id
+            asked,
+            key=key,
+            chat_id=source.chat_id,
+            chat_type=source.chat_type,
+            user_id=source.user_id,
+            display_name=source.chat_name,
+            origin_json=source.to_json(),
         )
         self._say(self._number, plan.Entry(self.clock(), "say", plan.BOAT))
 

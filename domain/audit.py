@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .chats import CHOSEN_CAUSES, Candidate, Chats, evidence_of
+from .chats import CHOSEN_CAUSES, Candidate, Chats, Lead, evidence_of
 from .ends import SWITCH, is_hard, is_reset
 from .facts import ConflictFacts, RouteFacts, SessionFacts, World
 from .findings import Finding as Finding
@@ -23,6 +23,9 @@ from .keys import canonical_whatsapp
 from .recovery import takes_messages
 from .repair import CONTESTED, Donors, Record, adopted_from, last_seen_us
 from .shell import shell_word
+
+_RESETS: Final = frozenset({"reset", "idle", "daily", "suspended", "resume_expired", "new_session"})
+"""Causes of a route by which a chat began anew."""
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -140,9 +143,24 @@ def reset_undone(chats: Chats) -> Iterator[Finding]:
             ours_us = lead.active_before(at_us)
             if (target.started_us if ours_us is None else ours_us) < (fence_us or fence.started_us):
                 undone.append((at_us, fence))
+        left = None if undone else _left_by_reset(lead)
+        if left is not None:
+            begun = chats.world.sessions.get(left.session_id)
+            passed = (target,) if begun is None else (begun, target)
+            yield Finding(
+                kind="reset_undone",
+                key=lead.key,
+                session_id=target.id,
+                detail=f"The key leads to {target.id}, which a reset of this chat had left"
+                f" for {left.session_id}.",
+                evidence=evidence_of(target, *passed[:-1], routes=(left, lead.came, lead.route)),
+                candidates=tuple(chats.candidate(each, lead.key) for each in passed),
+                remedy=_onward(chats, lead.key, target, left.at_us),
+                facts={"leads_to": target.id, "fence": target.id, "reset_us": left.at_us},
+            )
         if undone:
             at_us, fence = max(undone, key=lambda pair: (pair[0], pair[1].id))
-            passed = {session.id: session for _, session in undone} | {target.id: target}
+            weighed = {session.id: session for _, session in undone} | {target.id: target}
             yield Finding(
                 kind="reset_undone",
                 key=lead.key,
@@ -150,10 +168,19 @@ def reset_undone(chats: Chats) -> Iterator[Finding]:
                 detail=f"The key leads to {target.id}, which was last in use before the reset that"
                 f" ended {fence.id} ({fence.end_reason}) in the same chat.",
                 evidence=evidence_of(target, fence, routes=(lead.came, lead.route)),
-                candidates=tuple(chats.candidate(s, lead.key) for s in passed.values()),
+                candidates=tuple(chats.candidate(s, lead.key) for s in weighed.values()),
                 remedy=_onward(chats, lead.key, target, at_us),
                 facts={"leads_to": target.id, "fence": fence.id, "reset_us": at_us},
             )
+
+
+def _left_by_reset(lead: Lead) -> RouteFacts | None:
+    """The reset that led the key away from where it leads again, though the session was opened since."""
+    behind = {session.id for session in lead.behind}
+    for route in reversed(lead.world.standing_routes(lead.key)):
+        if route.position < lead.came.position and route.cause in _RESETS and route.previous_id in behind:
+            return route
+    return None
 
 
 def routed_to_ended(chats: Chats) -> Iterator[Finding]:

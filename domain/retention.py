@@ -32,16 +32,19 @@ def is_stale(end_reason: str | None, last_us: int, now_us: int, after_days: floa
     return end_reason is None and now_us - last_us > after_days * DAY_US
 
 
-def why_kept(conversation: Iterable[Segment], cut_us: int) -> str | None:
+def why_kept(
+    conversation: Iterable[Segment], cut_us: int, *, include_pinned: bool = False
+) -> str | None:
     """Why a conversation is not pruned; None where it is.
 
     It goes as a whole or not at all (FIELD_CASES F1), by its newest activity (F2). Activity at exactly
-    `cut_us` keeps it. A pin keeps it (F4), and so does a segment that is open.
+    `cut_us` keeps it. A pin keeps it unless pinned ones are asked for (F4); a segment that is open does in
+    any case.
     """
     segments = list(conversation)
     if max(each.last_us for each in segments) >= cut_us:
         return "active since"
-    if any(each.pinned for each in segments):
+    if not include_pinned and any(each.pinned for each in segments):
         return "pinned"
     if not all(each.ended for each in segments):
         return "open"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from ..domain.errors import RetoldError
-from ..domain.events import MessageAppended, Payload, PayloadsErased, Recorded
+from ..domain.events import MessageAppended, Payload, PayloadsErased, Recorded, UnknownEvent
 from ..projections.base import Connection, Projection
 from ..projections.said import are_plain, fold_said
 from ..projections.transcripts import Transcripts
@@ -45,7 +45,7 @@ def fold_saved(projector: Projector, written: Written, said: Sequence[Payload], 
     Raises:
         StoreBusy, NoRoom, ProjectionDamaged: as `Projector.transaction`.
     """
-    if any(type(payload) is PayloadsErased for payload in said):
+    if any(isinstance(payload, PayloadsErased | UnknownEvent) for payload in said):
         return False
     events = [
         # A message is what comes of its bytes (tests/laws/test_codec.py); another payload may hold a tuple.

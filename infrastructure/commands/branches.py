@@ -7,7 +7,7 @@ from ...domain.context import copied
 from ...domain.events import Event, Payload, TitledBy, session_stream
 from ...domain.session import Session
 from ...domain.titles import clean_title
-from ...projections.context import appended, lines
+from ...projections.context import lines
 from ..decisions import Saved, event
 from ..log import Condition
 from .base import following, new_session_id, usable
@@ -75,7 +75,7 @@ class BranchCommands(ToldCommands):
             for each in lines(db, state.id)
             if each.visibility == "live" and (upto is None or each.id <= upto)
         ]
-        said = appended(db, [each.id for each in live])
+        said = self.said(db, [each.id for each in live])
         return [(copied(said[each.id][0], each), said[each.id][1]) for each in live]
 
     def _parted(self, state: Session, branch: str, lead: bool, at_us: int) -> list[Event]:

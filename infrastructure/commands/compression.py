@@ -8,7 +8,7 @@ from ...domain import marks, turns
 from ...domain.context import copied, summarised
 from ...domain.events import Event, Payload, session_stream
 from ...domain.session import Session, Why
-from ...projections.context import appended, lines
+from ...projections.context import lines
 from ..decisions import Saved, event
 from .base import new_session_id, usable
 from .told import Tail, ToldCommands
@@ -79,7 +79,7 @@ class CompressionCommands(ToldCommands):
         if covered is None:
             return Tail(list(live), [], max(live, default=0))
         since = [each for each in live if each > covered]
-        said = appended(db, since)
+        said = self.said(db, since)
         return Tail(
             list(live), [(copied(said[each][0], live[each]), said[each][1]) for each in since], covered
         )

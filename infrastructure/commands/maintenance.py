@@ -103,12 +103,12 @@ class MaintenanceCommands(RemovalCommands):
         return Maintained(False, pruned, ended, emptied, due.sessions, optimised, freed, left, position)
 
     def prune(
-        self, *, retention_days: float, at_us: int | None = None
+        self, *, retention_days: float, include_pinned: bool = False, at_us: int | None = None
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Delete conversations without activity for longer than that, each as a whole.
 
         Returns the first session of each, and what was kept though it is that old, with the reason.
-        Archived ones go too; pinned ones and open ones never.
+        Archived ones go too; pinned ones only by a person's word, and open ones never.
         """
         at = self.at(at_us)
         cut_us = int(at - retention_days * DAY_US)
@@ -118,7 +118,7 @@ class MaintenanceCommands(RemovalCommands):
         left: dict[str, str] = {}
         for conversation in list(silent_conversations(self.state.reader(), cut_us)):
             first = conversation[0].session_id
-            why = why_kept(conversation, cut_us)
+            why = why_kept(conversation, cut_us, include_pinned=include_pinned)
             if why is None:
                 try:
                     for each in reversed(conversation):

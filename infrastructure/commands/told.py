@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -53,6 +53,17 @@ class ToldCommands(Commands):
             )
         return db
 
+    def said(self, db: Connection, ids: Sequence[int]) -> dict[int, tuple[MessageAppended, int]]:
+        """Messages that were seen a moment ago, as they stand now, each with when it was said.
+
+        Raises:
+            VersionConflict: one of them was deleted or erased since, by another process.
+        """
+        found = appended(db, ids)
+        if len(found) < len(ids):
+            raise VersionConflict("messages were deleted while they were read", hint="try again")
+        return found
+
     def tail_of(
         self, state: Session, *, keep_last: int, tail: Iterable[int] | None, upto: int | None
     ) -> Tail:
@@ -69,6 +80,6 @@ class ToldCommands(Commands):
         covered = found[-1].id if upto is None and found else upto
         plan = compression(found, keep_last=keep_last, tail=tail, upto=covered, where=f"session {state.id}")
         line_of = {each.id: each for each in found}
-        said = appended(db, plan.kept)
+        said = self.said(db, plan.kept)
         copies = [(copied(said[each][0], line_of[each]), said[each][1]) for each in plan.kept]
         return Tail(plan.leaving, copies, covered)

@@ -451,6 +451,33 @@ def test_a4_a_reset_of_the_key_fences_what_is_older(story: Story) -> None:
     assert kinds(story) == ["reset_undone"]
 
 
+def test_a_key_that_leads_back_to_what_a_reset_left_is_found_though_the_old_session_was_opened_again() -> (
+    None
+):
+    """Nothing was said in the new one, and the end of the old one is gone: the route still tells."""
+    story = Story()
+    story.talk("old", K, 1, 2)
+    story.talk("new", K, began=3)
+    story.route(K, "old", at=1, cause="first_message")
+    story.route(K, "new", at=3, cause="reset", previous_id="old")
+    story.route(K, "old", at=4, cause="recovery", previous_id="new")
+
+    undone = the("reset_undone", found(story))
+    assert undone.session_id == "old"
+    assert "a reset of this chat had left for new" in undone.detail
+
+
+def test_a_resume_of_what_a_reset_left_is_a_persons_choice() -> None:
+    story = Story()
+    story.talk("old", K, 1, 2)
+    story.talk("new", K, began=3)
+    story.route(K, "old", at=1, cause="first_message")
+    story.route(K, "new", at=3, cause="reset", previous_id="old")
+    story.route(K, "old", at=4, cause="resume", previous_id="new")
+
+    assert kinds(story) == []
+
+
 def test_words_after_it_do_not_hide_an_undone_reset(story: Story) -> None:
     story.talk("old", K, 1, 30)
     story.talk("new", K, 2, 20, ended=26, end_reason="new_session")

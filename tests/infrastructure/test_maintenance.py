@@ -13,8 +13,9 @@ from retold.domain.retention import Segment, is_due, is_stale, is_worth_a_vacuum
 from retold.infrastructure.config import load_config
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.verify import verify
+from retold.projections.listing import list_sessions
 from retold.projections.tree import tree
-from retold.tests.infrastructure.test_removal import DAY_US, T0_US, Clock, ids
+from retold.tests.infrastructure.test_removal import DAY_US, T0_US, Clock, ids, rows
 
 
 @pytest.fixture
@@ -113,6 +114,9 @@ def test_f4_a_pin_keeps_a_session_and_that_is_said(engine: SessionEngine, clock:
 
     assert engine.prune(retention_days=90) == ((), {"pinned": "pinned", "open": "open"})
     assert ids(engine) == ["open", "pinned"]
+    assert engine.maintain(prune=True).left == {"pinned": "pinned", "open": "open"}
+    assert engine.prune(retention_days=90, include_pinned=True) == (("pinned",), {"open": "open"})
+    assert ids(engine) == ["open"]
 
 
 def test_f7_what_a_crash_left_open_is_ended_and_a_chat_only_shown_as_stale(
@@ -260,13 +264,18 @@ def test_g12_a_setting_that_was_made_stays_made(home: Path) -> None:
 
 
 def test_f8_archived_and_back_is_as_it_was(engine: SessionEngine) -> None:
-    begin(engine, "s1")
-    columns = "id, archived, title, end_reason, message_count, last_active_us, ended_us, pinned"
-    before = engine.state.reader().execute(f"SELECT {columns} FROM sessions").fetchall()
-    engine.archive_session("s1")
-    engine.unarchive_session("s1")
+    begin(engine, "over")
+    begin(engine, "open", ended=False)
+    before = rows(engine)
+    for session_id in ("over", "open"):
+        engine.archive_session(session_id)
+        assert engine.archive_session(session_id).positions == ()
+    assert list_sessions(engine.state.reader()).rows == []
+    for session_id in ("over", "open"):
+        engine.unarchive_session(session_id)
 
-    assert engine.state.reader().execute(f"SELECT {columns} FROM sessions").fetchall() == before
+    assert rows(engine) == before
+    assert len(list_sessions(engine.state.reader()).rows) == 2
 
 
 def test_b13_a_session_that_was_undone_whole_is_not_empty_and_is_kept(

@@ -133,6 +133,21 @@ def test_a3_the_second_time_nothing_is_changed(imported: SessionEngine) -> None:
     assert imported.head() == head
 
 
+def test_a3_the_donor_is_retired_and_wins_its_key_back_on_no_path(engine: SessionEngine) -> None:
+    source = SessionSource("telegram", chat_id="1001", user_id="501")
+    talk(engine, "d", K, T0_US, chat_id="1001", user_id="501")
+    talk(engine, "o", None, T0_US + MINUTE_US, 0, 5)
+    engine.repair("o")
+    at = T0_US + 60 * MINUTE_US
+    assert engine.resolve(source, at_us=at).session_id == "o"
+    led = engine.route(K)
+    engine.save_events([engine.rerouted(led, e.RouteClosed(K, led.session_id, "import"), at)])
+
+    found = engine.resolve(source, at_us=at)
+
+    assert (found.session_id, found.cause) == ("o", "recovery")
+
+
 def test_a3_two_donors_or_two_claimants_are_refused(imported: SessionEngine) -> None:
     head = imported.head()
     for orphan, reason in (

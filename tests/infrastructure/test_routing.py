@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 
 from retold.domain import events as e
 from retold.domain.errors import BadIdentifier, BadUsage, DeletedSession, NoSuchSession, RuleBroken
+from retold.domain.message import Message
 from retold.domain.session_source import SessionSource, conversation
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.rebuild import rebuild
+from retold.projections.find import find_session
+from retold.projections.listing import list_sessions
 from retold.tests.infrastructure.processes import run_together
 from retold.tests.infrastructure.routing import (
     BOAT,
@@ -339,6 +343,22 @@ def test_a17_a_reset_session_is_still_listed_with_its_reason(engine: SessionEngi
     ]
 
 
+def test_a17_a_reset_session_is_listed_found_and_resumed(engine: SessionEngine) -> None:
+    first = chat(engine)
+    second = engine.reset(K).session_id
+    chat(engine)
+    engine.end_session(second, "agent_close")
+
+    engine.projector.catch_up()
+    listed = list_sessions(engine.state.reader()).rows
+    assert [(each.id, each.end_reason) for each in listed] == [
+        (second, "agent_close"),
+        (first, "session_reset"),
+    ]
+    assert find_session(engine.state.reader(), first) == first
+    assert engine.resume(K, first).session_id == first
+
+
 @pytest.mark.parametrize("source", ["cron", "subagent", "tool"])
 @pytest.mark.parametrize("routed", [True, False])
 def test_a18_a_persons_message_never_lands_in_a_run_of_its_own(
@@ -388,6 +408,17 @@ def test_a22_two_people_with_the_same_opening_have_sessions_of_their_own(engine:
     assert len(found) == 2
 
 
+def test_a22_the_same_opening_under_the_same_prompt_is_two_sessions(engine: SessionEngine) -> None:
+    found = []
+    for _ in range(2):
+        found.append(engine.create_session("api_server", model="m").session_id)
+        engine.set_prompt(found[-1], "You are kind.")
+        engine.append_message(found[-1], "user", "hi")
+
+    assert len(set(found)) == 2
+    assert rows(engine, "SELECT count(*) FROM messages GROUP BY session_id") == [(1,), (1,)]
+
+
 def test_a23_after_a_reset_what_is_said_lands_under_the_new_id_alone(engine: SessionEngine) -> None:
     first = chat(engine)
     engine.reset(K)
@@ -398,6 +429,50 @@ def test_a23_after_a_reset_what_is_said_lands_under_the_new_id_alone(engine: Ses
     assert second != first
     assert engine.session(first).version == version
     assert rows(engine, "SELECT count(*) FROM messages WHERE session_id = ?", second) == [(2,)]
+
+
+# --- resumes ---------------------------------------------------------------------------------------
+
+
+def test_i8_what_is_resumed_once_is_what_is_written_to(home: Path, clock: Clock) -> None:
+    with opened(home, clock) as engine:
+        engine.create_session("cli", session_id="s1", title="boat repair")
+        engine.append_message("s1", "user", "hello")
+        engine.end_session("s1", "cli_close")
+    with opened(home, clock) as engine:
+        engine.projector.catch_up()
+        found = find_session(engine.state.reader(), "boat repair")
+        engine.reopen_session(found)
+        read = engine.view(found)
+        engine.append_messages(
+            found, [Message("user", "and?"), Message("assistant", "dry")], expected_version=read.version
+        )
+
+        assert [each.content for each in read.messages] == ["hello"]
+        assert rows(engine, "SELECT id, message_count, end_reason FROM sessions") == [("s1", 3, None)]
+
+
+def test_i8_a_chat_that_was_resumed_writes_to_what_it_reads(engine: SessionEngine) -> None:
+    first = chat(engine)
+    engine.reset(K)
+    chat(engine)
+    engine.resume(K, first)
+
+    assert chat(engine) == first
+    assert rows(engine, "SELECT message_count FROM sessions WHERE id = ?", first) == [(4,)]
+    assert rows(engine, "SELECT count(*) FROM sessions") == [(2,)]
+
+
+def test_i8_a_session_that_cannot_be_resumed_is_refused_and_none_is_begun(engine: SessionEngine) -> None:
+    first = chat(engine)
+    engine.reset(K)
+    engine.delete_session(first)
+    head = engine.head()
+    for name in (first, "nobody"):
+        with pytest.raises(NoSuchSession):
+            engine.resume(K, name)
+
+    assert engine.head() == head
 
 
 # --- continuations ---------------------------------------------------------------------------------
@@ -646,7 +721,10 @@ def test_a_path_is_refused_and_nothing_is_written(engine: SessionEngine) -> None
     assert engine.head().position == 0
 
 
-@pytest.mark.parametrize("at_us", [1.5, "2026-05-01", 10**30, -(10**30), True])
+@pytest.mark.parametrize(
+    "at_us",
+    [1.5, "2026-05-01", 10**30, -(10**30), True, datetime(2026, 5, 1), datetime(2026, 5, 1, tzinfo=UTC)],
+)
 def test_h5_a_time_that_is_none_is_refused_in_words(engine: SessionEngine, at_us: Any) -> None:
     with pytest.raises(BadUsage, match="no time"):
         engine.resolve(BOAT, at_us=at_us)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from retold.domain import events as e
 from retold.domain.ends import SUPERSEDED
 from retold.infrastructure.erasing import erased, gone, messages_at, with_what_quotes
-from retold.infrastructure.log import Draft, Log
+from retold.infrastructure.log import Draft, Log, Written
 from retold.infrastructure.removing import is_of_the_session
 from retold.infrastructure.streams import route_stream, title_stream
 from retold.projections.message_columns import MESSAGE_COLUMNS
@@ -36,6 +36,8 @@ class Story:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.messages: list[int] = []
+        self.saves: list[Written] = []
+        """Saves that nobody has followed yet."""
         self._versions: dict[str, int] = {}
         self._sources = 0
 
@@ -56,7 +58,8 @@ class Story:
         if ref:
             self._sources += 1
             made = msgspec.structs.replace(made, source_ref=self._sources.to_bytes(16, "big"))
-        return self.log.append([made])[0]
+        self.saves.append(self.log.write([made]))
+        return self.saves[-1].head.position
 
     def session(self, session_id: str) -> str:
         """The stream of a session, which is created where it was not."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from retold.domain import events as e
 from retold.infrastructure import projector as projecting
 from retold.infrastructure.history import state_at
+from retold.infrastructure.envelope import recorded
 from retold.infrastructure.log import Log
 from retold.infrastructure.projector import PROJECTIONS, Projector
 from retold.infrastructure.rebuild import rebuild
@@ -108,6 +109,13 @@ def settled(projector: Projector) -> Connection:
     return db
 
 
+def follow(projector: Projector, story: Story) -> None:
+    """Fold each save right after it, the shortest way that will do."""
+    for written in story.saves:
+        projector.follow(written, [recorded(row).payload for row in written.rows])
+    story.saves.clear()
+
+
 def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> None:
     """Tell the steps; fold after each, after those that are marked, and in other ways at the end.
 
@@ -119,12 +127,14 @@ def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> Non
         contextlib.closing(Log(Path(folder) / "events.db", synchronous="OFF")) as log,
         folding(log, Path(folder) / "inline") as inline,
         folding(log, Path(folder) / "later") as later,
+        folding(log, Path(folder) / "at once") as at_once,
     ):
         patch.setattr(search_index, "TRAIL", batch)
         story = Story(log)
         for each, fold_here in steps:
             story.tell(each)
             inline.catch_up()
+            follow(at_once, story)
             if not fold_here:
                 inline.settle(wait_ms=10_000)
             else:
@@ -133,6 +143,10 @@ def check(steps: list[tuple[Step, bool]], batch: int, queries: list[str]) -> Non
                     later.catch_up()
         db = settled(inline)
         rows, hits = rows_of(db), hits_of(db, queries)
+
+        followed = settled(at_once)
+        assert differing(rows, rows_of(followed)) == []
+        assert hits_of(followed, queries) == hits
 
         caught_up = settled(later)
         assert differing(rows, rows_of(caught_up)) == []
