@@ -32,9 +32,7 @@ def is_stale(end_reason: str | None, last_us: int, now_us: int, after_days: floa
     return end_reason is None and now_us - last_us > after_days * DAY_US
 
 
-def why_kept(
-    conversation: Iterable[Segment], cut_us: int, *, include_pinned: bool = False
-) -> str | None:
+def why_kept(conversation: Iterable[Segment], cut_us: int, *, include_pinned: bool = False) -> str | None:
     """Why a conversation is not pruned; None where it is.
 
     It goes as a whole or not at all (FIELD_CASES F1), by its newest activity (F2). Activity at exactly

@@ -72,6 +72,7 @@ class Was(msgspec.Struct, frozen=True):
     end: End = End()
     key: str | None = None
     lost_key: str | None = None
+    suspended: e.SessionSuspended | None = None
 
 
 class Led(msgspec.Struct, frozen=True):
@@ -240,8 +241,12 @@ def _told(state: Was, event: Recorded) -> Was:
             return msgspec.structs.replace(state, pinned=isinstance(event.payload, e.SessionPinned))
         case e.IdentityLost(now=now) | e.IdentityRestored(now=now) if "session_key" in now:
             return _identified(state, event.payload, now["session_key"])
-        case e.SessionEnded() | e.SessionReset() | e.SessionReopened() | e.SessionCompressed():
+        case e.SessionReopened():
+            return msgspec.structs.replace(state, end=_ended(state.end, event), suspended=None)
+        case e.SessionEnded() | e.SessionReset() | e.SessionCompressed():
             return msgspec.structs.replace(state, end=_ended(state.end, event))
+        case e.SessionSuspended() as p:
+            return msgspec.structs.replace(state, suspended=p)
         case _:
             return state
 
@@ -296,8 +301,13 @@ def _session(
                 yield _deleted_again(stream, before, erase_after_us)
             case _:
                 pass
-    if now.end != was.end:
-        yield from _end(stream, now.end, was.end)
+    suspended = now.suspended
+    for step in _end(stream, now.end, was.end) if now.end != was.end else ():
+        yield step
+        if isinstance(step.payload, e.SessionReopened):
+            suspended = None
+    if was.suspended is not None and suspended is None:
+        yield Step(stream, was.suspended)
     if now.title != was.title:
         yield Step(stream, was.title)
     if now.archived != was.archived:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import ClassVar, Literal, Self, TypeVar, cast
 
 import msgspec
 from eventsourcing.application import Application
@@ -207,7 +207,8 @@ class Decisions(Application[str]):
             deleted: also one that was deleted.
 
         Raises:
-            NoSuchSession. DeletedSession: it was deleted. NeedsUpgrade: a newer program wrote into its stream.
+            NoSuchSession. DeletedSession: it was deleted.
+            NeedsUpgrade: a newer program wrote into its stream.
         """
         state = self._session(session_id)
         if state.deleted and not deleted:
@@ -246,13 +247,12 @@ class Decisions(Application[str]):
 
     def _loaded(self, session_id: str, stream: str, version: int) -> Session | None:
         """A session's state, from its snapshot where there is one."""
-        read_at = self.head().position
         state = snapshot_of(self.event_log, session_id)
-        folded = 0
+        folded = read_at = 0
         after = 0 if state is None else state.version
         for event in self._told(stream, f"session {session_id}", after=after, without_messages=True):
             state = session.evolve(state, session_id, event.version, event.payload, event.at_us)
-            folded += 1
+            folded, read_at = folded + 1, event.position
         if state is not None and folded >= EVERY:
             # Messages after the last event are none of the state's, so it is kept as of their version.
             state = msgspec.structs.replace(state, version=max(version, state.version))

@@ -1,4 +1,4 @@
-"""The shortest way to fold: what a save has written, right after it, where nothing else can have come between.
+"""The shortest way to fold: what a save has written, right after it, where nothing can have come between.
 
 The save's own transaction read the head that it came after. Where every projection stands at exactly that
 head, which one UPDATE finds out as it moves them on, no checkpoint need be loaded, the log not be looked at,
@@ -63,7 +63,7 @@ def fold_saved(projector: Projector, written: Written, said: Sequence[Payload], 
 
 
 def _move(projector: Projector, written: Written, db: apsw.Connection) -> bool:
-    """Move every checkpoint from the head before the save to the one after; whether all of them stood there."""
+    """Move every checkpoint from the head before the save to the one after; whether all stood there."""
     before, after = written.before, written.head
     moving = _moving(tuple(projector.projections.values()))
     log_id = projector.log.identity.log_id

@@ -31,7 +31,17 @@ from .log_values import Head as Head
 from .log_values import Masked as Masked
 from .log_values import Written as Written
 from .log_values import default_actor as default_actor
-from .sqlite import BUSY_TIMEOUT_MS, READ_WRITE, Patience, ThreadLocal, bound_wal, connect, connect_reader, one, translated
+from .sqlite import (
+    BUSY_TIMEOUT_MS,
+    READ_WRITE,
+    Patience,
+    ThreadLocal,
+    bound_wal,
+    connect,
+    connect_reader,
+    one,
+    translated,
+)
 
 _INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _GENESIS = "session_created."
@@ -406,9 +416,7 @@ class Log:
             rows = self.reader().execute(sql, bound).fetchall()
         return [recorded(row) for row in rows]
 
-    def stream_events(
-        self, stream: str, *, after: int = 0, without_messages: bool = False
-    ) -> list[Recorded]:
+    def stream_events(self, stream: str, *, after: int = 0, without_messages: bool = False) -> list[Recorded]:
         """The events of one stream after version `after`; `without_messages` costs nothing per message."""
         skip = " AND e.topic <> 'message_appended.1'" if without_messages else ""
         sql = (

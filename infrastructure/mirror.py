@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import time
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -131,25 +131,41 @@ def _locked(path: Path) -> Any:
 
 
 class Mirror:
-    """Keeps the mirror behind a writer: at most one write in `DEBOUNCE_S`, the last one at closing.
+    """Keeps the mirror behind a writer, in a thread of its own: half a second after a route has moved, with
+    all that moved meanwhile; and at closing.
 
-    What cannot be written now is written with the next change, or by the next writer that closes:
-    the log never waits for its mirror.
+    It is written whole, so it costs by how many routes there are, and no command waits for that. What
+    cannot be written now is written with the next change, or by the next writer that closes.
     """
 
     def __init__(self, home: Path, log: Log, *, enabled: bool) -> None:
         self._home = home
         self._log = log
         self._enabled = enabled
-        self._written_s = float("-inf")
+        self._moved = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def moved(self, state: StateFile) -> None:
-        """A route moved; write it now, or later if the last write was a moment ago."""
-        if time.monotonic() - self._written_s >= DEBOUNCE_S:
+        """A route moved."""
+        if not self._enabled:
+            return
+        self._moved.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, args=(state,), name="mirror", daemon=True)
+            self._thread.start()
+
+    def _follow(self, state: StateFile) -> None:
+        while self._moved.wait() and not self._closing.wait(DEBOUNCE_S):
+            self._moved.clear()
             self._write(state)
 
     def close(self, state: StateFile) -> None:
         """Write it if a route has moved since it was last written, by whomever."""
+        self._closing.set()
+        if self._thread is not None:
+            self._moved.set()
+            self._thread.join()
         self._write(state)
 
     def rewrite(self, state: StateFile) -> None:
@@ -159,7 +175,6 @@ class Mirror:
     def _write(self, state: StateFile, *, anew: bool = False) -> None:
         if not self._enabled and not (anew and (self._home / FOLDER / NAME).exists()):
             return
-        self._written_s = time.monotonic()
         with contextlib.suppress(Exception):  # the save has happened; no mirror may make it look failed
             db = state.reader()
             moved_at: int | None = one(db, "SELECT max(position) FROM route_history")

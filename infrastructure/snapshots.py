@@ -57,7 +57,9 @@ def snapshot_of(log: Log, session_id: str) -> Session | None:
     with translated(str(log.path)):
         row = (
             log.reader()
-            .execute("SELECT version, state FROM snapshots WHERE originator = ? AND topic = ?", (stream, _topic()))
+            .execute(
+                "SELECT version, state FROM snapshots WHERE originator = ? AND topic = ?", (stream, _topic())
+            )
             .fetchone()
         )
         if row is None:
@@ -73,9 +75,9 @@ def snapshot_of(log: Log, session_id: str) -> Session | None:
 
 
 def keep_snapshot(log: Log, state: Session, *, read_at: int) -> None:
-    """Keep a state that was folded from events up to position `read_at`, in place of an earlier one.
+    """Keep a state whose last event is at position `read_at`, in place of an earlier one.
 
-    Where that cannot be now, or something was erased since, nothing is kept.
+    Where that cannot be now, or something was erased after that event, nothing is kept.
     """
     if log.read_only:
         return

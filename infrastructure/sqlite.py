@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -65,7 +65,7 @@ class Patience:
             self._until_s = now_s + self.limit_ms / 1000
         if now_s >= self._until_s:
             return False
-        time.sleep(random.uniform(0.0001, 0.001 if tries < _SHORT_TURNS else 0.01))
+        time.sleep(random.uniform(0.0001, 0.001 if tries < _SHORT_TURNS else 0.01))  # noqa: S311
         return True
 
 

@@ -4,8 +4,8 @@ The look costs as much as the insert, and the insert looks by itself: it takes t
 session's stream, so that whatever another writer has done to the session meanwhile is in its way; and a key
 that was used before is, too. Then nothing was written, and all is decided from fresh state.
 
-Only for a session that is known to be open: what would be refused is looked at, since a refusal writes nothing
-that could be in anybody's way.
+Only for a session that is known to be open: what would be refused is looked at, since a refusal writes
+nothing that could be in anybody's way.
 """
 
 from __future__ import annotations

@@ -143,14 +143,22 @@ class ResetCommands(Resetting):
         if state.successor is None and not is_compression(state.end_reason):
             return state
         with contextlib.suppress(ProjectionDamaged):
-            last = tip(self.caught_up("transcripts"), state.id)
-            if last != state.id:
-                return self.session(last)
+            state = self.session(tip(self.caught_up("transcripts"), state.id))
+        # Another process may have compressed it between the two looks: the log has the last word.
         seen = {state.id}
-        while state.successor is not None and state.successor not in seen and self.exists(state.successor):
-            seen.add(state.successor)
-            state = self.session(state.successor)
+        while (following := self._successor(state)) is not None and following.id not in seen:
+            seen.add(following.id)
+            state = following
         return state
+
+    def _successor(self, state: Session) -> Session | None:
+        """What a session goes on as; None where that is nothing, or was deleted."""
+        if state.successor is None:
+            return None
+        try:
+            return self.session(state.successor)
+        except NoSuchSession:
+            return None
 
     # --- the turn before ---------------------------------------------------------------------------
 

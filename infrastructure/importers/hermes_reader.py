@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from ..past_damage import ranges
 from .hermes_mirror import Mirror, read_mirror
 from .leaves import TableLeaves, find_leaves
 from .salvage import (
@@ -339,9 +340,9 @@ class HermesReader:
         return version if isinstance(version, int) else None
 
     def _skip_phantoms(self, table: str, rowids: array[int]) -> None:
-        if rowids:
-            detail = "without a usable id or session id (damage leaves such rows behind), skipped"
-            self._add(Lost(table, min(rowids), max(rowids), None, detail, len(rowids)))
+        detail = "without a usable id or session id (damage leaves such rows behind), skipped"
+        for first, last in ranges(rowids):
+            self._add(Lost(table, first, last, None, detail, last - first + 1))
 
     def _add(self, lost: Lost) -> None:
         if lost not in self._named:

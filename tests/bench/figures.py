@@ -60,7 +60,8 @@ def note(
 
     Args:
         at_least, at_most: the bar for Retold's own figure.
-        ratio_at_most, ratio_at_least: the bar for its ratio to Hermes'; `ratio` where that is a median of pairs.
+        ratio_at_most, ratio_at_least: the bar for its ratio to Hermes'; `ratio` where that is a median of
+            pairs.
     """
     bar, met = "", None
     if at_least is not None:

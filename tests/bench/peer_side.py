@@ -1,6 +1,7 @@
 """Measures the peer, under the Python of its own environment; prints one line of JSON.
 
-PEER_PYTHON peer_side.py append FOLDER COUNT    messages a second, one at a time
+PEER_PYTHON peer_side.py append FOLDER COUNT SYNCHRONOUS    messages a second, one at a time
+PEER_PYTHON peer_side.py compact FOLDER COUNT   milliseconds of compacting a session in place
 PEER_PYTHON peer_side.py search HOME QUERY      {"ms": median, "hits": n}
 PEER_PYTHON peer_side.py list HOME              median milliseconds of its list of 20
 PEER_PYTHON peer_side.py stats HOME             median milliseconds of its counts
@@ -30,10 +31,11 @@ def opened(folder: Path) -> Any:
     return importlib.import_module("hermes_state").SessionDB(db_path=folder / "state.db")
 
 
-def append(folder: str, count: str) -> float:
-    """One message at a time into a store that is there or is made."""
+def append(folder: str, count: str, synchronous: str) -> float:
+    """One message at a time into a store that is there or is made; by itself it commits at FULL."""
     speech = importlib.import_module("make_store").Speech(7, 0.0)
     db = opened(Path(folder))
+    db._conn.execute(f"PRAGMA synchronous = {synchronous}")  # it has no setting for it
     session = f"s{len(list(db.list_sessions_rich(limit=1000)))}"
     db.create_session(session, "cli")
     said = [speech.said(4) for _ in range(int(count))]
@@ -43,6 +45,25 @@ def append(folder: str, count: str) -> float:
     taken_s = perf_counter() - began_s
     db.close()
     return int(count) / taken_s
+
+
+def compact(folder: str, count: str) -> float:
+    """Of a session of its own, to a summary and the last four messages."""
+    speech = importlib.import_module("make_store").Speech(7, 0.0)
+    db = opened(Path(folder))
+    session = f"s{len(list(db.list_sessions_rich(limit=1000)))}"
+    db.create_session(session, "cli")
+    said = [
+        {"role": "assistant" if number % 2 else "user", "content": speech.said(4)}
+        for number in range(int(count))
+    ]
+    for each in said:
+        db.append_message(session, each["role"], each["content"])
+    began_s = perf_counter()
+    db.archive_and_compact(session, [{"role": "user", "content": "what was said so far"}, *said[-4:]])
+    taken_s = perf_counter() - began_s
+    db.close()
+    return taken_s * 1e3
 
 
 def search(home: str, query: str) -> dict[str, float]:
@@ -89,6 +110,7 @@ def main() -> None:
     """Measure what was asked for; what the store itself prints goes to standard error."""
     which: dict[str, Callable[..., object]] = {
         "append": append,
+        "compact": compact,
         "search": search,
         "list": list_,
         "stats": stats,

@@ -86,6 +86,39 @@ def test_a_piped_list_has_whole_cells_and_its_footer_apart(run: Run) -> None:
     assert done.stderr == ("\nNot shown: 1 archived, 1 older segment, 1 delegate. See them with --all.\n")
 
 
+def test_i12_what_a_list_leaves_out_is_counted_and_all_of_it_can_be_asked_for(run: Run, home: Path) -> None:
+    with open_home(home) as engine:
+        for number, source in enumerate(("telegram", "cli", "tool", "telegram", "cli")):
+            engine.create_session(source, session_id=f"s{number}", model=f"model {number % 2}")
+            engine.append_message(f"s{number}", "user", "hello")
+        engine.archive_session("s3")
+        engine.create_session("cli", session_id="d1", parent="s1", parent_kind="delegate")
+        engine.compress_session("s4", "so far", continuation_id="s5")
+    stored = run("sessions", "stats", "--json").json["sessions"]
+    short = run("sessions", "list", "--limit", "1", "--json").json
+    every = run("sessions", "list", "--all", "--json").json
+    of_a_source = [
+        run("sessions", "list", "--all", "--source", each, "--json").json["sessions"]
+        for each in ("telegram", "cli", "tool")
+    ]
+
+    assert stored == len(every["sessions"]) == sum(map(len, of_a_source)) == 7
+    assert len(short["sessions"]) + sum(short["not_shown"].values()) == stored
+    assert {name for name, count in short["not_shown"].items() if count} == {
+        "over_limit",
+        "archived",
+        "older_segments",
+        "delegates",
+        "tool",
+    }
+    assert set(every["not_shown"].values()) == {0}
+    for each in ("s0", "s1", "s2", "s3", "s4", "s5", "d1"):
+        assert run("sessions", "show", each).exit_code == 0
+    footer = run("sessions", "list").stderr
+    assert "1 archived, 1 older segment, 1 delegate, 1 of source tool" in footer
+    assert "--all" in footer
+
+
 @pytest.mark.usefixtures("chats", "terminal")
 def test_a_list_fits_the_terminal_and_never_cuts_an_id(run: Run) -> None:
     done = run("sessions", "list", "--all")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retold.domain import events as e
-from retold.domain import turns
+from retold.domain import handoff, session, turns
 from retold.domain.errors import BadUsage, QueueFull, RuleBroken, TurnRunning
+from retold.domain.handoff import Handoff
 from retold.domain.turns import Turns, Waiting
 from retold.tests.histories import MINUTE_US, SECOND_US, T0_US
 
@@ -205,3 +207,26 @@ def test_a_compressed_conversation_carries_its_running_turn_and_its_queue_along(
     assert child.waiting == parent.waiting
     assert told(parent, [e.SessionCompressed("s2")]).waiting == ()
     assert turns.carried(Turns(), "s1") == []
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        e.TurnQueued("t", "hello", "slot"),
+        e.TurnStarted("t", 5),
+        e.TurnFinished("t", "done"),
+        e.TurnFinished("t", "lost"),
+        e.QueueCleared(["t"], "reset"),
+    ],
+)
+def test_an_event_of_a_turn_changes_nothing_of_its_session_but_turns_and_marks(payload: e.Payload) -> None:
+    whole = session.evolve(None, "s", 1, e.SessionCreated("telegram", session_key="k"))
+    assert whole is not None
+    whole = msgspec.structs.replace(whole, handoff=Handoff("pending", "telegram", deadline_us=9))
+    moved = session.evolve(whole, "s", 2, payload, 7)
+
+    assert handoff.evolve(whole.handoff, payload, 7) == whole.handoff
+    assert session._changes(whole, payload) == {}
+    assert moved is not None
+    assert moved == msgspec.structs.replace(whole, version=2, turns=moved.turns, marks=moved.marks)
+    assert moved.turns == turns.evolve(whole.turns, payload, 7)

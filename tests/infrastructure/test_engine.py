@@ -24,9 +24,9 @@ from retold.domain.errors import (
 )
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.log import Condition, Log
+from retold.infrastructure.log_schema import stored_name
 from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.sqlite import one
-from retold.infrastructure.log_schema import stored_name
 from retold.infrastructure.streams import route_stream, title_stream
 from retold.projections.search_query import parse
 from retold.projections.world import world
@@ -474,7 +474,7 @@ def test_no_message_is_read_to_append_one(home: Path) -> None:
         )
         engine.projector.catch_up()
     with open_home(home) as engine:
-        read: list[str] = []
+        read: list[tuple[str, apsw.Bindings | None]] = []
         stepped = 0
 
         def count() -> bool:
@@ -482,8 +482,8 @@ def test_no_message_is_read_to_append_one(home: Path) -> None:
             stepped += 1
             return False
 
-        def note(_: apsw.Cursor, sql: str, __: apsw.Bindings | None) -> bool:
-            read.append(sql)
+        def note(_: apsw.Cursor, sql: str, bindings: apsw.Bindings | None) -> bool:
+            read.append((sql, bindings))
             return True
 
         reader = engine.event_log.reader()
@@ -494,8 +494,8 @@ def test_no_message_is_read_to_append_one(home: Path) -> None:
         reader.exec_trace = None
         plans = [
             str(row[3])
-            for sql in read
-            for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}", ("session:s1",))
+            for sql, bindings in read
+            for row in reader.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)
             if "events" in sql
         ]
 

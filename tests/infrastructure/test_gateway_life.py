@@ -13,6 +13,7 @@ from retold.domain.inbound import Update
 from retold.domain.session_source import SessionSource
 from retold.infrastructure.commands.gateway import MARKER, Started
 from retold.infrastructure.engine import SessionEngine
+from retold.projections.listing import list_sessions
 from retold.tests.infrastructure.clocks import Clock
 from retold.tests.infrastructure.processes import run_together
 
@@ -210,6 +211,8 @@ def test_i5_three_restarts_in_a_turn_suspend_a_session_and_its_chat_begins_anew(
     marks = engine.session(stuck).marks
     assert (marks.suspended, marks.restarts, marks.resume) == ("stuck", 3, None)
     assert recoveries(engine)[-1].suspended == [stuck]
+    engine.projector.catch_up()
+    assert [each.id for each in list_sessions(engine.state.reader()).rows] == [stuck]
     clean = engine.resolve(source)
     assert (clean.previous, clean.reset, clean.created) == (stuck, "suspended", True)
     # What the platform delivers again is kept: it begins one turn more, in the clean session.

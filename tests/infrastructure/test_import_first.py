@@ -19,6 +19,7 @@ from retold.domain.source_values import Row
 from retold.infrastructure.importers.hermes import import_hermes
 from retold.infrastructure.importers.hermes_rows import session_row
 from retold.infrastructure.importers.report import Progress
+from retold.projections.listing import list_sessions
 from retold.tests.infrastructure.importing import Importer, ask, edit, importer
 
 
@@ -63,6 +64,31 @@ def assert_whole(hermes: Path, events: list[Recorded]) -> None:
     expected = {row["id"]: session_row(row, {})[0] for row in table(hermes, "sessions")}
     told = sessions_told(events)
     assert {k: packed(v) for k, v in told.items()} == {k: packed(v) for k, v in expected.items()}
+
+
+def test_i17_of_200_sessions_with_5_bad_ones_195_are_visible_and_5_are_named(new: Importer) -> None:
+    rows = [row["rowid"] for row in table(new.hermes, "(SELECT rowid FROM sessions)")]
+    rows = list(range(max(rows) + 1, max(rows) + 1 + 200 - len(rows)))
+    bad, elsewhere = rows[10:60:10], rows[100:110]
+    for row in rows:
+        given = (row, None if row in bad else f"legacy_{row}", "/elsewhere" if row in elsewhere else "/srv")
+        sql = "INSERT INTO sessions (rowid, id, source, started_at, cwd) VALUES (?1, ?2, 'cli', 1, ?3)"
+        edit(new.hermes, sql, *given)
+    before = (new.hermes / "state.db").read_bytes()
+    new.run()
+    report = new.report
+
+    assert report is not None
+    assert (report.taken["sessions"], report.exit_code) == (195, 1)
+    assert [each.partition(":")[0] for each in report.lost] == [f"sessions {row}" for row in bad]
+    new.engine.projector.catch_up()
+    db = new.engine.state.reader()
+    assert len(list_sessions(db, limit=None, everything=True).rows) == 195
+    listing = list_sessions(db, limit=None)
+    assert len(listing.rows) + sum(listing.not_shown.values()) == 195
+    assert len(list_sessions(db, limit=None, workspace="elsewhere").rows) == 10
+    assert (new.hermes / "state.db").read_bytes() == before
+    assert new.run() == []
 
 
 def test_every_row_comes_through_byte_for_byte(new: Importer) -> None:

@@ -222,7 +222,7 @@ def test_b28_a_commit_that_is_delayed_makes_no_hole(path: Path) -> None:
     other.close()
 
 
-def test_two_writing_processes_interleave_in_one_chain(home: Path) -> None:
+def test_g4_two_writing_processes_interleave_in_one_chain(home: Path) -> None:
     fill(home, 5)
     both = writers(home / "events.db", saves=40)
     told = [each.communicate("go\n", timeout=60)[1] for each in both]

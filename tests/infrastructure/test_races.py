@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-import apsw
 import pytest
 
 from retold.domain.errors import DeletedSession
+from retold.domain.session_source import SessionSource
 from retold.infrastructure import log_schema
-from retold.infrastructure.commands import told
+from retold.infrastructure.commands import resets, told
 from retold.infrastructure.engine import open_home
-from retold.infrastructure.sqlite import CREATE, WAL_BYTES, connect, one
+from retold.infrastructure.sqlite import CREATE, connect, one
 from retold.infrastructure.verify import verify
 from retold.tests.infrastructure.processes import run_together
 
@@ -124,37 +120,6 @@ def test_processes_that_append_to_one_session_lose_nothing(home: Path) -> None:
         )
 
 
-def test_g1_8_processes_append_beside_a_reader_and_leave_no_large_wal(home: Path) -> None:
-    code = """
-        import os, time
-        session = engine.create_session("cli").session_id
-        for number in range(40):
-            began_s = time.perf_counter()
-            engine.append_message(session, "user", os.urandom(50_000).hex())
-            print(time.perf_counter() - began_s)
-    """
-    with open_home(home) as engine:
-        engine.create_session("cli", session_id="s1")
-        reader = engine.state.reader()
-        reader.execute("BEGIN")
-        assert one(reader, "SELECT count(*) FROM messages") == 0
-        answers = run_together(home, [code] * 8)
-        meanwhile = largest_wal(home)
-        reader.execute("COMMIT")
-        for number in range(3):  # what it had held up is caught up with, and then the WAL begins anew
-            engine.append_message("s1", "user", f"message {number}")
-        engine.projector.catch_up()
-
-        assert one(engine.state.reader(), "SELECT count(*) FROM messages") == 8 * 40 + 3
-        assert meanwhile > WAL_BYTES >= largest_wal(home)
-    taken_s = sorted(float(each) for answer in answers for each in answer)
-    assert taken_s[len(taken_s) * 99 // 100] < 5
-
-
-def largest_wal(home: Path) -> int:
-    return max(each.stat().st_size for each in home.glob("*-wal"))
-
-
 def test_g4_two_writers_of_one_home_are_as_one(home: Path) -> None:
     with open_home(home) as one_writer, open_home(home) as other:
         one_writer.create_session("telegram", session_id="s1", key=K)
@@ -172,44 +137,6 @@ def test_g4_two_writers_of_one_home_are_as_one(home: Path) -> None:
                 f"{what} {number}" for number in range(5) for what in ("question", "answer")
             ]
     assert verify(home).exit_code == 0
-
-
-def test_g15_the_locks_of_a_process_die_with_it(home: Path) -> None:
-    holder = """
-import fcntl, sys
-from retold.infrastructure.engine import open_home
-
-with open_home(sys.argv[1]) as engine, open(sys.argv[2], "w") as mirror:
-    fcntl.flock(mirror, fcntl.LOCK_EX)
-    with engine.event_log.transaction(), engine.projector.transaction():
-        print("holding", flush=True)
-        sys.stdin.read()
-"""
-    with open_home(home) as engine:
-        engine.create_session("telegram", session_id="s1", key=K)
-        (home / "sessions").mkdir(exist_ok=True)
-        held = subprocess.Popen(
-            [sys.executable, "-c", holder, str(home), str(home / "sessions" / ".lock")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert held.stdout is not None
-        assert held.stdout.readline() == "holding\n"
-        writer = engine.event_log._write_connection()
-        with pytest.raises(apsw.BusyError):
-            writer.set_busy_timeout(1)
-            writer.execute("BEGIN IMMEDIATE")
-        held.kill()
-        held.wait()
-        began_s = perf_counter()
-        engine.append_message("s1", "user", "hello")
-        engine.create_session("telegram", session_id="s2", key=K, cause="reset")
-        taken_s = perf_counter() - began_s
-
-        assert taken_s < 1
-        assert engine.route_of(K) == "s2"
-    assert json.loads((home / "sessions" / "sessions.json").read_text("utf-8"))[K]["session_id"] == "s2"
 
 
 def test_threads_that_append_to_one_session_lose_nothing(home: Path) -> None:
@@ -272,6 +199,31 @@ def test_a_log_that_another_process_makes_between_two_looks_is_the_log(
     monkeypatch.setattr(log_schema, "one", first_look_then_another)
     with open_home(home) as engine:
         assert [[event.session_id] for event in engine.event_log.read()] == made
+
+
+@pytest.mark.parametrize("command", ["resolve", "resume", "reset"])
+def test_what_is_compressed_while_a_chat_is_led_to_it_is_never_opened_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    chat = SessionSource("telegram", "1001")
+    with open_home(home) as engine, open_home(home) as other:
+        engine.create_session("telegram", session_id="s1", key=K)
+        engine.compress_session("s1", "summed up", continuation_id="s2")
+        engine.reroute(K, "s1", "import")
+        found = resets.tip
+
+        def compressed_meanwhile(db: Any, session_id: str) -> str:
+            monkeypatch.undo()
+            last = found(db, session_id)
+            other.compress_session(last, "summed up again", continuation_id="s3")
+            return last
+
+        monkeypatch.setattr(resets, "tip", compressed_meanwhile)
+        given: dict[str, tuple[Any, ...]] = {"resolve": (chat,), "resume": (K, "s1"), "reset": (K,)}
+        led = getattr(engine, command)(*given[command])
+
+        assert led.session_id == "s3" if command != "reset" else led.previous == "s3"
+        assert engine.session("s2").successor == "s3"
 
 
 @pytest.mark.parametrize("goes", ["the message", "the session"])

@@ -76,7 +76,7 @@ def tell_again(engine: SessionEngine) -> None:
     assert all(each.compared for each in told)
 
 
-def test_a16_what_was_deleted_is_in_no_list_search_or_count_when_all_is_told_again(engine: SessionEngine) -> None:
+def test_a16_what_was_deleted_is_in_no_list_search_or_count(engine: SessionEngine) -> None:
     engine.delete_session("s1", "no more of it")
     assert engine.route_of(KEY) is None
 

@@ -18,6 +18,7 @@ from retold.domain.message import Message
 from retold.domain.session_source import SessionSource, conversation
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.rebuild import rebuild
+from retold.infrastructure.streams import route_stream
 from retold.projections.find import find_session
 from retold.projections.listing import list_sessions
 from retold.tests.infrastructure.processes import run_together
@@ -26,6 +27,7 @@ from retold.tests.infrastructure.routing import (
     DAY,
     HOUR,
     MINUTE,
+    NOON,
     Clock,
     K,
     chat,
@@ -351,10 +353,10 @@ def test_a17_a_reset_session_is_listed_found_and_resumed(engine: SessionEngine) 
 
     engine.projector.catch_up()
     listed = list_sessions(engine.state.reader()).rows
-    assert [(each.id, each.end_reason) for each in listed] == [
+    assert {(each.id, each.end_reason) for each in listed} == {
         (second, "agent_close"),
         (first, "session_reset"),
-    ]
+    }
     assert find_session(engine.state.reader(), first) == first
     assert engine.resume(K, first).session_id == first
 
@@ -429,6 +431,46 @@ def test_a23_after_a_reset_what_is_said_lands_under_the_new_id_alone(engine: Ses
     assert second != first
     assert engine.session(first).version == version
     assert rows(engine, "SELECT count(*) FROM messages WHERE session_id = ?", second) == [(2,)]
+
+
+# --- what a message costs --------------------------------------------------------------------------
+
+
+def test_k1_a_message_writes_as_much_at_one_route_as_at_10_000(home: Path, clock: Clock) -> None:
+    written = {}
+    for routes in (1, 10_000):
+        there = home / str(routes)
+        with opened(there, clock) as engine:
+            chat(engine)
+            engine.save_events([each for number in range(1, routes) for each in begun(engine, number)])
+        with opened(there, clock) as engine:
+            assert rows(engine, "SELECT count(*) FROM routes") == [(routes,)]
+            chat(engine)
+            mirror = (there / "sessions" / "sessions.json").stat().st_mtime_ns
+            before = wal_bytes(there)
+            for number in range(20):
+                chat(engine, text=f"message {number}")
+            written[routes] = wal_bytes(there) - before
+
+            assert (there / "sessions" / "sessions.json").stat().st_mtime_ns == mirror
+    assert 0 < written[1] <= written[10_000] * 2
+    assert written[10_000] <= written[1] * 2
+
+
+def begun(engine: SessionEngine, number: int) -> list[e.Event]:
+    """A session and the route to it, as one more chat's first message leaves them."""
+    key = f"agent:main:telegram:dm:{2_000 + number}"
+    created = e.SessionCreated("telegram", session_key=key, chat_id=str(2_000 + number))
+    led = e.SessionRerouted(key, f"s{number}", None, "first_message")
+    return [
+        e.Event(f"session:s{number}", 1, created, NOON),
+        e.Event(route_stream(engine.identity, key), 1, led, NOON),
+    ]
+
+
+def wal_bytes(home: Path) -> int:
+    """What was written since the home was opened: neither WAL was folded into its file in the meantime."""
+    return sum(each.stat().st_size for each in home.glob("*-wal"))
 
 
 # --- resumes ---------------------------------------------------------------------------------------
@@ -723,7 +765,15 @@ def test_a_path_is_refused_and_nothing_is_written(engine: SessionEngine) -> None
 
 @pytest.mark.parametrize(
     "at_us",
-    [1.5, "2026-05-01", 10**30, -(10**30), True, datetime(2026, 5, 1), datetime(2026, 5, 1, tzinfo=UTC)],
+    [
+        1.5,
+        "2026-05-01",
+        10**30,
+        -(10**30),
+        True,
+        datetime.fromisoformat("2026-05-01T12:00"),
+        datetime(2026, 5, 1, tzinfo=UTC),
+    ],
 )
 def test_h5_a_time_that_is_none_is_refused_in_words(engine: SessionEngine, at_us: Any) -> None:
     with pytest.raises(BadUsage, match="no time"):

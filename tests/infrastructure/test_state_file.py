@@ -393,19 +393,29 @@ def test_a_home_without_room_for_projections_is_no_room(home: Path, monkeypatch:
         StateFile(home)
 
 
-def test_g2_short_lived_processes_never_strand_a_writer(home: Path) -> None:
+def test_g2_short_lived_processes_never_strand_a_writer(home: Path, tmp_path: Path) -> None:
     fill(home)
+    commands = [
+        ["projections", "status"],
+        ["sessions", "list"],
+        ["audit"],
+        ["verify"],
+        ["backup", str(tmp_path / "backup")],
+    ]
     with Home(home) as opened:
-        for number in range(5):
+        wals: set[int] = set()
+        for number, command in enumerate(commands):
             opened.log.append(drafts(5, sessions=1, prefix=f"w{number}-"))
             opened.catch_up()
             done = subprocess.run(
-                [sys.executable, "-m", "retold", "projections", "status", "--home", str(home)],
+                [sys.executable, "-m", "retold", *command, "--home", str(home)],
                 capture_output=True,
                 check=False,
             )
-            assert done.returncode == 0
+            assert done.returncode == 0, (command, done.stderr)
+            wals.add((home / "events.db-wal").stat().st_ino)
         head = opened.log.head()
+    assert len(wals) == 1
     with Home(home, read_only=True) as opened:
         assert opened.log.head() == head
     _is_whole(home)

@@ -364,3 +364,19 @@ def test_what_a_timed_reset_moved_along_waits_again_where_it_was(chat: SessionEn
     assert moved == ["one"]
     assert waits_in(chat) == {"a": [], "b": ["one"]}
     assert chat.route_of(K) == "b"
+
+
+@pytest.mark.parametrize("way", ["there", "and back"])
+def test_a_chat_that_was_stopped_begins_anew_also_after_its_resume_was_undone(
+    engine: SessionEngine, way: str
+) -> None:
+    for name in ("stopped", "other"):
+        engine.create_session("telegram", session_id=name)
+    engine.resume(K, "stopped")
+    engine.stop_session("stopped")
+    if way == "and back":
+        engine.resume(K, "other")
+    resumed = engine.resume(K, "other" if way == "there" else "stopped")
+    engine.undo(resumed.position)
+
+    assert engine.session("stopped").marks.suspended == "stop"

@@ -209,6 +209,27 @@ def test_b21_a_damaged_range_never_hides_what_follows(filled: Path) -> None:
     assert any("table events" in problem.detail for problem in found.log.problems)
 
 
+def test_b21_each_torn_record_is_told_once_and_all_whole_ones_load(filled: Path) -> None:
+    path = events_file(filled)
+    bytes_of = dict(execute(path, "SELECT position, payload FROM events"))
+    torn = {
+        100: bytes_of[100][: len(bytes_of[100]) // 2] + bytes_of[101],
+        200: bytes(300),
+        250: bytes_of[250] + bytes_of[251],
+    }
+    for position, written in torn.items():
+        execute(path, "UPDATE events SET payload = ? WHERE position = ?", (written, position))
+    (filled / "state.db").unlink()
+
+    with Home(filled, read_only=True) as home:
+        lag = home.catch_up(wait_ms=10_000)
+        ids = {row[0] for row in home.state.reader().execute("SELECT id FROM messages")}
+
+    assert lag.damaged == [(position, position) for position in torn]
+    assert ids == set(range(6, 306)) - set(torn)
+    assert kinds(verify(filled))["payload"] == [[position, position] for position in torn]
+
+
 def test_b21_events_after_a_damaged_range_are_still_told(filled: Path) -> None:
     path = events_file(filled)
     leaf = damage.tree(path, "events").leaves[3]

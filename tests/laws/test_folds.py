@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from retold.domain import events as e
 from retold.infrastructure import projector as projecting
-from retold.infrastructure.history import state_at
 from retold.infrastructure.envelope import recorded
+from retold.infrastructure.history import state_at
 from retold.infrastructure.log import Log
 from retold.infrastructure.projector import PROJECTIONS, Projector
 from retold.infrastructure.rebuild import rebuild

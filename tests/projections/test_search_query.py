@@ -140,7 +140,7 @@ EVERYDAY = [
 
 
 @pytest.mark.parametrize("query", EVERYDAY)
-def test_d7_everyday_punctuation_finds_the_text_that_has_it(query: str) -> None:
+def test_d7_an_everyday_query_finds_its_text_alone(query: str) -> None:
     text = f"before {query} after"
 
     assert Index(text, "nothing of it").search(query) == {text}
