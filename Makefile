@@ -14,7 +14,7 @@ export PYTHONPATH := $(CURDIR)/.import
 # Python of an environment with hermes-agent; another may be named: make check RETOLD_PEER=/path/to/python
 RETOLD_PEER ?= .peer/bin/python
 
-.PHONY: help demo check readme bench kills clean
+.PHONY: help demo check readme bench kills prove mutate clean
 
 help:
 	@echo "make demo   install into .venv and see what Retold does"
@@ -22,6 +22,8 @@ help:
 	@echo "make readme write the generated parts of README.md and docs/commands.md"
 	@echo "make bench  measure against hermes-agent and raw SQLite"
 	@echo "make kills  kill writers for a long time and look for what was lost"
+	@echo "make prove  hold random commands of several writers against a plain model, for long"
+	@echo "make mutate change the rules of domain/ one by one, and see whether a test notices"
 	@echo "make clean  remove all that these made"
 
 demo: $(VENV)/.installed
@@ -55,6 +57,19 @@ bench: $(VENV)/.installed-dev $(RETOLD_PEER)
 kills: $(VENV)/.installed-dev
 	@echo "== kills"; $(BIN)/python -m pytest -q -m soak tests
 
+prove: $(VENV)/.installed-dev
+	@echo "== prove (RETOLD_PROVE examples, by default 1000)"
+	@$(BIN)/python -m pytest -q -m soak tests/proof
+
+# The package bears its name where mutmut works: it knows a mutant by its module.
+mutate: $(VENV)/.installed-dev
+	@echo "== mutate (some twenty minutes; what survives is told at the end, docs/mutants.md says why)"
+	@rm -rf .mutants; mkdir -p .mutants/retold
+	@cp -r __init__.py __main__.py py.typed domain projections infrastructure cli tests .mutants/retold
+	@cp tests/mutmut.cfg .mutants/setup.cfg
+	@cd .mutants && PYTHONPATH= $(CURDIR)/$(BIN)/mutmut run --max-children 2 && \
+		PYTHONPATH= $(CURDIR)/$(BIN)/mutmut results
+
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Retold needs Python 3.11 or newer; set PYTHON=/path/to/it" >&2; exit 1; }
 	@echo "== making $(VENV) with $(PYTHON)"
@@ -72,5 +87,5 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	@rm -rf $(VENV) .peer .benchmarks build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .peer .mutants .benchmarks build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

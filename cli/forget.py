@@ -10,7 +10,7 @@ import click
 from .asking import is_agreed
 from .options import home_option, json_option
 from .output import emit_json, plural
-from .removal import pending_words
+from .removal import pending_words, unreached
 from .stream import put, say
 from .writing import writing
 
@@ -76,4 +76,4 @@ def forget(
         return
     where = f" of {plural(len(done.sessions), 'session')}" if done.sessions else ""
     put(f"Forgotten in {plural(done.events, 'event')}{where}.")
-    say(pending_words(done.pending) or ["Backups and exports made before are not reached."])
+    say([*pending_words(done.pending), *unreached(home)])

@@ -131,6 +131,9 @@ def _run(args: list[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return EXIT_USAGE
+    except click.NoSuchOption as error:
+        _tell("bad_usage", error.format_message(), _where_it_goes(error, args), as_json=as_json)
+        return EXIT_USAGE
     except click.ClickException as error:
         _tell("bad_usage", error.format_message(), _where_to_look(error), as_json=as_json)
         return EXIT_USAGE
@@ -173,6 +176,16 @@ def _asks_for_json(args: list[str]) -> bool:
 def _where_to_look(error: click.ClickException) -> str:
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"see {ctx.command_path} --help" if ctx is not None else ""
+
+
+def _where_it_goes(error: click.NoSuchOption, args: list[str]) -> str:
+    """Options stand after the command that they are of; where one came before it, how it is meant."""
+    ctx = error.ctx
+    if ctx is None or not isinstance(ctx.command, LazyGroup):
+        return _where_to_look(error)
+    if error.option_name in ("--home", "--json", "--at"):
+        error.possibilities = None
+    return f"options stand after the command: {ctx.command_path} COMMAND {error.option_name} …"
 
 
 def _unforeseen(error: Exception, *, as_json: bool) -> int:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from ..infrastructure.commands.remedies import Led
 from ..infrastructure.decisions import Saved
 from ..projections.base import Connection
 from .options import home_option, json_option, with_home
@@ -30,7 +31,7 @@ def route(chat: str, session: str, home: Path, as_json: bool) -> None:
     with writing(home) as engine:
         db = engine.state.reader()
         done = engine.lead_key(_key(db, chat), _session(db, session))
-    _answer(done, {"session_key": done.key, "leads_to": done.leads_to, "led_to": done.left}, as_json=as_json)
+    _answer(done, _led(done), as_json=as_json)
     if not as_json:
         put(f"{done.key} leads to {done.leads_to}.")
         _undo(done, home)
@@ -44,13 +45,15 @@ def unroute(chat: str, home: Path, as_json: bool) -> None:
     """Let a chat lead nowhere.
 
     CHAT is a routing key, or a unique part of one. Its next message begins a new session; the one that
-    it led to ends softly.
+    it led to ends softly, and what waits there will not run.
     """
     with writing(home) as engine:
         done = engine.close_key(_key(engine.state.reader(), chat))
-    _answer(done, {"session_key": done.key, "leads_to": None, "led_to": done.left}, as_json=as_json)
+    _answer(done, _led(done), as_json=as_json)
     if not as_json:
         put(f"{done.key} leads nowhere; its next message begins a new session.")
+        if done.cleared:
+            put(f"What waited in {done.left} will not run: {', '.join(done.cleared)}.")
         _undo(done, home)
 
 
@@ -131,6 +134,15 @@ def _session(db: Connection, text: str) -> str:
 def _answer(done: Saved, more: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         emit_json({"session_id": done.session_id, "positions": done.positions, **more})
+
+
+def _led(done: Led) -> dict[str, object]:
+    return {
+        "session_key": done.key,
+        "leads_to": done.leads_to,
+        "led_to": done.left,
+        "cleared": list(done.cleared),
+    }
 
 
 def _undo(done: Saved, home: Path) -> None:

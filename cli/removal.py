@@ -56,7 +56,7 @@ def delete(session: str, yes: bool, now: bool, reason: str, home: Path, as_json:
         return
     put(f"Deleted session '{done.session_id}'.", *_also(done))
     if done.erased:
-        say(pending_words(done.pending) or ["It is erased. Backups and exports made before are not reached."])
+        say([*(pending_words(done.pending) or ["It is erased."]), *unreached(home)])
     else:
         back = f"retold sessions undelete {shell_word(done.session_id)}{with_home(home)}"
         say([f"Until {iso_us(done.erase_after_us)} this brings it back: {back}"])
@@ -116,6 +116,16 @@ def pending_words(files: tuple[str, ...]) -> list[str]:
     if not files:
         return []
     return [f"Pending: {', '.join(files)} hold it until other readers leave; the next command finishes it."]
+
+
+def unreached(home: Path) -> list[str]:
+    """Where what was erased here may still stand: what this program laid beside the home, by name."""
+    from ..infrastructure.backup import beside
+
+    lines = ["Backups and exports made before are not reached."]
+    if kept := beside(home):
+        lines.append(f"Of these, beside the home: {', '.join(map(str, kept))}")
+    return lines
 
 
 def _deleted(done: Deleted) -> dict[str, object]:

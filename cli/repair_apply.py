@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..domain.errors import RepairRefused, RetoldError
+from ..domain.errors import RepairRefused, RetoldError, TwoHistories
+from ..domain.shell import shell_word
 from .asking import is_agreed
 from .options import with_home
 from .output import emit_json
@@ -29,12 +30,14 @@ class Wish(Struct, frozen=True):
     Attributes:
         reported: donor and key as the report had them; None where a person named the donor.
         choose: which session goes on, where there are two histories.
+        key: the key that it is to bear, where a plan says it.
     """
 
     orphan_id: str
     reported: tuple[str | None, str | None] | None = None
     donor: str | None = None
     choose: str | None = None
+    key: str | None = None
 
 
 class Result(Struct, frozen=True):
@@ -61,16 +64,16 @@ def apply(
         put("Aborted — nothing was changed.")
         return 0
     with writing(home) as engine:
-        backup = _backed_up(home) if wishes else None
+        safe = Safe(home)
         results = []
         for each in wishes:
-            result = _adopted(engine, each, gap_seconds)
+            result = _adopted(engine, each, gap_seconds, safe)
             results.append(result)
             if not as_json:
                 put(*_lines(result, home))
         carried = _carried(engine, into)
     if as_json:
-        emit_json(_json(results, backup, carried))
+        emit_json(_json(results, safe.backup, carried))
     else:
         if wishes:
             put(
@@ -79,34 +82,41 @@ def apply(
             )
         if carried is not None:
             put(*_into_lines(carried))
-        if backup is not None:
-            say([f"A backup from before lies in {backup}"])
+        if safe.backup is not None:
+            say([f"A backup from before lies in {safe.backup}"])
     return EXIT_REFUSED if any(each.error is not None for each in results) else 0
 
 
-def _backed_up(home: Path) -> Path:
-    """A backup beside the home, taken before anything is changed."""
-    from ..infrastructure.backup import back_up
-    from .progress import progress_bar
+class Safe:
+    """A backup beside the home, taken once, before anything is changed; None where nothing was."""
 
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    to = home.with_name(f"{home.name}.before-repair-{stamp}")
-    count = 2
-    while to.exists():
-        to = home.with_name(f"{home.name}.before-repair-{stamp}-{count}")
-        count += 1
-    with progress_bar() as report:
-        back_up(home, to, progress=report)
-    return to
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.backup: Path | None = None
+
+    def take(self) -> None:
+        """Take it, unless that was done."""
+        if self.backup is not None:
+            return
+        from ..infrastructure.backup import BEFORE_REPAIR, back_up, sweep
+        from .progress import progress_bar
+
+        sweep(self._home.parent, f"{self._home.name}{BEFORE_REPAIR}")
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        to = self._home.with_name(f"{self._home.name}{BEFORE_REPAIR}{stamp}")
+        with progress_bar() as report:
+            self.backup = Path(back_up(self._home, to, numbered=True, progress=report).path)
 
 
-def _adopted(engine: SessionEngine, wish: Wish, gap_seconds: float) -> Result:
+def _adopted(engine: SessionEngine, wish: Wish, gap_seconds: float, safe: Safe) -> Result:
     try:
         done = engine.repair(
             wish.orphan_id,
             donor=wish.donor,
             choose=wish.choose,
             reported=wish.reported,
+            key=wish.key,
+            before_saving=safe.take,
             gap_seconds=gap_seconds,
         )
     except RetoldError as error:
@@ -128,7 +138,11 @@ def _lines(result: Result, home: Path) -> Iterator[str]:
     if result.adopted is None:
         assert result.error is not None
         yield f"✗ {result.error.message}"
-        if result.error.hint:
+        if isinstance(result.error, TwoHistories):
+            again = f"retold sessions repair-routing --apply {shell_word(result.error.session_id)} --choose"
+            for each in result.error.candidates:
+                yield f"    {again} {shell_word(each)}{with_home(home)}"
+        elif result.error.hint:
             yield f"    {result.error.hint}"
         return
     done = result.adopted

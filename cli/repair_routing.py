@@ -224,7 +224,7 @@ def _planned(plan: str) -> list[Wish]:
     for each in read_plan(Path(plan).expanduser().absolute()).adopt:
         by_rule = each.evidence in ("lineage", "contiguity")
         reported = (each.donor, each.key) if by_rule else None
-        found.append(Wish(each.orphan, reported, None if by_rule else each.donor, each.choose))
+        found.append(Wish(each.orphan, reported, None if by_rule else each.donor, each.choose, each.key))
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ..domain.errors import BadUsage
+from ..domain.shell import shell_word
 from .options import MOST, home_option, json_option, with_home
 from .output import emit_json, plural
 from .stream import put, say
@@ -34,6 +35,7 @@ def undo(position: str, home: Path, as_json: bool) -> None:
                 "sessions": done.sessions,
                 "keys": done.keys,
                 "left": done.left,
+                "carried_into": done.carried,
             }
         )
         return
@@ -41,6 +43,13 @@ def undo(position: str, home: Path, as_json: bool) -> None:
     which = f"#{first}" if first == last else f"#{first}-{last}"
     put(f"Undone: {which} ({plural(len(done.undone), 'event')}), by #{done.positions[0]}.")
     say(done.left)
+    say(
+        [
+            f"It was carried into {each} and stands there; with Hermes stopped, this takes it back there, too:"
+            f" retold sessions repair-routing --into {shell_word(each)}{with_home(home)}"
+            for each in done.carried
+        ]
+    )
     say([f"This takes the undo back: retold undo {done.positions[0]}{with_home(home)}"])
 
 

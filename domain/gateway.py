@@ -9,6 +9,7 @@ import msgspec
 
 from . import events as e
 from .errors import BadUsage, Draining
+from .ids import refuse_unsafe_peer
 from .text import is_blank, scrub
 
 MAIN: Final = "main"
@@ -94,17 +95,20 @@ def home_channel(
     """A platform's home channel from now on; `chat_id` None: it has none.
 
     Raises:
-        BadUsage: a platform or a chat without a name.
+        BadUsage: a platform or a chat without a name. BadIdentifier: an id is a path.
     """
     if is_blank(platform) or (chat_id is not None and is_blank(chat_id)):
         raise BadUsage("a home channel needs a platform and a chat", hint="nothing was written")
-    return e.HomeChannelSet(
+    said = e.HomeChannelSet(
         scrub(platform)[0],
         None if chat_id is None else scrub(chat_id)[0],
         None if thread_id is None else scrub(thread_id)[0],
         None if name is None else scrub(name)[0],
         scrub(chat_type)[0],
     )
+    for what in ("platform", "chat_id", "thread_id", "chat_type"):
+        refuse_unsafe_peer(f"a home channel: {what}", getattr(said, what))
+    return said
 
 
 def evolve(state: Gateway, version: int, payload: object, at_us: int) -> Gateway:

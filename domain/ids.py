@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from . import events as e
 from .errors import BadIdentifier
 from .text import scrub
 
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn around what is shown after them."""
+_LONGEST: Final = 255
+"""Bytes of a file's name: a session's id may stand in one."""
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 _DRIVE_OF_A_FILE: Final = re.compile(r"[A-Za-z]:")
 
@@ -25,6 +29,10 @@ def refuse_unsafe_session(session_id: str) -> None:
         why = "it holds control characters or no valid text"
     elif not session_id:
         why = "it is empty"
+    elif session_id == ".":
+        why = "it is a path"
+    elif len(session_id.encode()) > _LONGEST:
+        why, shown = f"it is longer than {_LONGEST} bytes", f"{session_id[:40]}…"
     elif any(part in session_id for part in ("..", "/", "\\")) or _DRIVE_OF_A_FILE.match(session_id):
         why = "it is a path"
     if why is not None:
@@ -51,6 +59,16 @@ def refuse_unsafe_peer(name: str, value: str | None) -> None:
     else:
         return
     raise BadIdentifier(f"{name} {what}", hint="give the id as the platform has it")
+
+
+def refuse_unsafe_identity(identity: e.SessionCreated) -> None:
+    """Refuse a session whose source, chat, person or key, as a caller names them, could not be theirs.
+
+    Raises:
+        BadIdentifier: one of them is a path, or holds control characters.
+    """
+    for name in ("source", "session_key", "chat_id", "chat_type", "thread_id", "user_id"):
+        refuse_unsafe_peer(f"a session's {name}", getattr(identity, name))
 
 
 def _shown(value: str) -> str | None:

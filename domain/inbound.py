@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .errors import BadUsage, EditBeginsNothing
+from .ids import refuse_unsafe_peer
 from .text import is_blank, scrub
 
 
@@ -26,8 +27,16 @@ def usable(update: Update) -> Update:
     """The update, its texts fit for the log.
 
     Raises:
-        BadUsage: it has no platform or no id.
+        BadUsage: it has no platform or no id, or one of them is no text. BadIdentifier: the chat's id is a path.
     """
+    for name in ("platform", "chat_id", "id"):
+        value = getattr(update, name)
+        if not isinstance(value, str):
+            raise BadUsage(
+                f"an update's {name} may be a str, not {type(value).__name__}",
+                hint=f"pass text, also where a platform's ids are numbers: {name}=str(…); nothing was written",
+            )
+    refuse_unsafe_peer("an update's chat_id", update.chat_id)
     if is_blank(update.platform) or is_blank(update.id):
         raise BadUsage("an update needs a platform and an id", hint="nothing was written")
     return Update(scrub(update.platform)[0], scrub(update.chat_id)[0], scrub(update.id)[0], edit=update.edit)

@@ -17,6 +17,8 @@ from .text import is_blank, scrub
 
 STRUCTURED: Final = "\0json:"
 """What marks content that is no plain text: a list or an object as JSON follows (REFERENCE.md 1.4)."""
+ROLES: Final = ("user", "assistant", "tool", "system")
+"""Who speaks in a conversation here; a store that was imported may know others."""
 Json: TypeAlias = list[Any] | dict[str, Any]
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89abAB]")
 _TEXTS: Final = (
@@ -108,7 +110,7 @@ def said(message: Message, *, where: str) -> e.MessageAppended:
         where: whom an error is about: "session S".
 
     Raises:
-        RuleBroken: no role; or blank content, and neither tool calls nor attachments nor a tool's result.
+        RuleBroken: no role of the four; or blank content, and neither tool calls nor attachments nor a tool's result.
         BytesRefused: bytes, or a file's bytes in text form, where a path should be.
         BadUsage: a value of another type than the field's, or one that JSON has no form for.
     """
@@ -129,6 +131,17 @@ def said(message: Message, *, where: str) -> e.MessageAppended:
     attachments, broken = _attachments(message.attachments, where) if message.attachments else ([], False)
     if is_blank(taken.get("role")):
         raise RuleBroken(f"{where}: a message needs a role", hint="user, assistant, tool or system")
+    if taken["role"] not in ROLES:
+        raise RuleBroken(
+            f"{where}: a message's role is user, assistant, tool or system, not '{taken['role'][:60]}'",
+            hint="nothing was written",
+        )
+    calls = message.tool_calls
+    if isinstance(calls, str) and calls and not isinstance(json_given(calls), (list, dict)):
+        raise BadUsage(
+            f"{where}: tool_calls may be a list, or the JSON text of one, not '{scrub(calls[:60])[0]}'",
+            hint="nothing was written",
+        )
     silent = not message.content or is_blank(taken["content"])
     if silent and not taken.get("tool_calls") and not attachments and message.role != "tool":
         raise RuleBroken(f"{where}: a message needs content or tool calls", hint="nothing was written")

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from .ends import SETTLED, is_hard
+from .errors import RuleBroken
 from .events import RouteCandidate
 from .facts import NEVER_ROUTED
 
@@ -58,6 +59,20 @@ class Choice(msgspec.Struct, frozen=True):
 def takes_messages(source: str, parent_kind: str | None) -> bool:
     """Whether what a person writes may go to such a session: never to a run of its own (FIELD_CASES A18)."""
     return source not in NEVER_ROUTED and parent_kind not in ("delegate", "tool")
+
+
+def refuse_run_of_its_own(session_id: str, source: str, parent_kind: str | None) -> None:
+    """Nothing where a chat may lead to such a session.
+
+    Raises:
+        RuleBroken: it runs by itself, and takes no person's messages.
+    """
+    if not takes_messages(source, parent_kind):
+        what = parent_kind if parent_kind in ("delegate", "tool") else source
+        raise RuleBroken(
+            f"session {session_id} is a {what} session: no person's message goes there",
+            hint="begin a new session, or branch from it",
+        )
 
 
 def recover(claimants: Sequence[Claimant], platform: str) -> Choice:

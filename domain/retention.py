@@ -7,11 +7,13 @@ from typing import Final
 
 import msgspec
 
+from .errors import BadUsage
+
 DAY_US: Final = 86_400_000_000
 SWEPT: Final = frozenset({"cli", "cron", "kanban", "acp", "api", "api_server", "subagent", "tool", "webhook"})
 """Sources whose sessions end with their process; one that is open and silent was left so by a crash."""
 SWEPT_REASON: Final = "startup_orphan_reap"
-
+MAX_DAYS: Final = 36_500
 
 class Segment(msgspec.Struct, frozen=True):
     """One session of a conversation.
@@ -25,6 +27,19 @@ class Segment(msgspec.Struct, frozen=True):
     ended: bool
     pinned: bool
     last_us: int
+
+
+def refuse_no_retention(days: float) -> None:
+    """What was used a moment ago is never due: a conversation is kept for some time, and not for ever.
+
+    Raises:
+        BadUsage: it is no number of days above 0, or more than a hundred years.
+    """
+    if not 0 < days <= MAX_DAYS:
+        raise BadUsage(
+            f"retention_days may be a number of days above 0 and up to {MAX_DAYS}, not {days}",
+            hint="nothing was deleted",
+        )
 
 
 def is_stale(end_reason: str | None, last_us: int, now_us: int, after_days: float) -> bool:

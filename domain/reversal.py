@@ -187,7 +187,7 @@ def _refuse_built_on(told: Told) -> None:
                 built[later.position] = later.topic
         if isinstance(each.payload, e.SessionRerouted):
             for later in told.after.get(e.session_stream(each.payload.session_id), ()):
-                if isinstance(later.payload, e.MessageAppended):
+                if isinstance(later.payload, (e.MessageAppended, e.TurnQueued)):
                     built[later.position] = later.topic
     if built:
         named = [f"#{position} {built[position].partition('.')[0]}" for position in sorted(built)]
@@ -290,7 +290,7 @@ def _session(
     now = was
     for each in saved:
         now = _told(now, each)
-    yield from _messages(stream, saved)
+    yield from _messages(stream, saved, before)
     for each in reversed(saved):
         match each.payload:
             case e.IdentityLost() | e.IdentityRestored() as p:
@@ -316,14 +316,33 @@ def _session(
         yield Step(stream, e.SessionPinned() if was.pinned else e.SessionUnpinned())
 
 
-def _messages(stream: str, saved: Sequence[Recorded]) -> Iterable[Step]:
+def _rewound(events: Iterable[Recorded]) -> set[int]:
+    """Messages that stand as undone after those events."""
+    hidden: set[int] = set()
+    for each in events:
+        match each.payload:
+            case e.MessagesRewound() as p:
+                hidden = (hidden | set(p.messages)) - set(p.restored)
+            case e.MessagesRestored() as p:
+                hidden -= {*p.messages, *p.compacted}
+            case e.MessagesCompacted() as p:
+                hidden -= set(p.messages)
+            case _:
+                pass
+    return hidden
+
+
+def _messages(stream: str, saved: Sequence[Recorded], before: Sequence[Recorded]) -> Iterable[Step]:
     said = [each.position for each in saved if isinstance(each.payload, e.MessageAppended)]
     for each in reversed(saved):
         match each.payload:
             case e.MessagesRewound() as p:
                 yield Step(stream, taken_back(p))
             case e.MessagesRestored(messages=live, compacted=compacted):
-                yield Step(stream, e.MessagesRewound([*live, *compacted], compacted=list(compacted)))
+                rewound = _rewound(before)
+                back = [each for each in compacted if each in rewound]
+                was_live = [each for each in compacted if each not in rewound]
+                yield Step(stream, e.MessagesRewound([*live, *back], compacted=back, restored=was_live))
             case e.MessagesCompacted(messages=messages) if said:
                 yield Step(stream, e.MessagesRewound(said, restored=list(messages)))
                 said = []
@@ -365,15 +384,13 @@ def _deleted_again(stream: str, before: Sequence[Recorded], erase_after_us: int)
 
 
 def _queued(saved: Sequence[Recorded]) -> Iterable[Step]:
-    """What waits where the save moved it to waits again where it was."""
-    began = {each.stream for each in saved if isinstance(each.payload, e.SessionCreated)}
+    """What waits where the save moved it to waits again where it was, and there only."""
     moved: dict[str, list[e.TurnQueued]] = {}
     for each in saved:
         if isinstance(each.payload, e.TurnQueued):
             moved.setdefault(each.stream, []).append(each.payload)
     for stream, queued in moved.items():
-        if stream not in began:
-            yield Step(stream, e.QueueCleared([each.turn for each in queued], "moved"))
+        yield Step(stream, e.QueueCleared([each.turn for each in queued], "moved"))
         for payload in queued:
             back = msgspec.structs.replace(payload, moved_from=stream.removeprefix("session:"))
             yield Step(e.session_stream(payload.moved_from or ""), back)

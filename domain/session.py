@@ -64,6 +64,11 @@ class Session(msgspec.Struct, frozen=True):
         """Whether an end stands, hard or soft."""
         return self.end_reason is not None or self.successor is not None
 
+    @property
+    def over(self) -> bool:
+        """Whether it takes no more messages: it ended for good, or goes on as another."""
+        return self.successor is not None or self.hard_end
+
     # --- commands: each returns what would have happened, or refuses --------------------------------
 
     def append(self, message: Message) -> e.MessageAppended:
@@ -86,25 +91,25 @@ class Session(msgspec.Struct, frozen=True):
         Raises:
             SessionOver: it ended hard, or a continuation took over; the error names it.
         """
-        if self.successor is not None or self.hard_end:
+        if self.over:
             raise SessionOver(self.id, successor=self.successor)
 
     def end(self, reason: str) -> e.SessionEnded | None:
         """End it. None where the end that stands already holds: hard beats soft, else the first wins."""
         hard = is_hard(reason)
-        if self.successor is not None or self.hard_end or (self.end_reason is not None and not hard):
+        if self.over or (self.end_reason is not None and not hard):
             return None
         return e.SessionEnded(reason=scrub(reason)[0], hard=hard)
 
     def reopen(self) -> e.SessionReopened | None:
-        """Take a soft end back. None where it is open.
+        """Take a soft end back, and a stop. None where it is open.
 
         Raises:
             SessionOver: it ended hard, or a continuation took over.
         """
-        if self.successor is not None or self.hard_end:
-            raise SessionOver(self.id, successor=self.successor)
-        return e.SessionReopened() if self.end_reason is not None else None
+        self.refuse_over()
+        closed = self.end_reason is not None or self.marks.suspended is not None
+        return e.SessionReopened() if closed else None
 
     def resume(self) -> e.SessionReopened | None:
         """Take any end back, since a person chose to go on with it. None where nothing is to be opened.
@@ -129,8 +134,7 @@ class Session(msgspec.Struct, frozen=True):
         Raises:
             SessionOver: a continuation exists (one a parent), or it ended hard.
         """
-        if self.successor is not None or self.hard_end:
-            raise SessionOver(self.id, successor=self.successor)
+        self.refuse_over()
         return e.SessionCompressed(continuation=continuation, why=why)
 
     def continuation(self) -> e.SessionCreated:
@@ -173,7 +177,7 @@ def created(
             model_config, cwd, git_branch, git_repo_root, profile_name.
 
     Raises:
-        RuleBroken: a source without a name. BadUsage: a text that is none.
+        RuleBroken: a source without a name. BadUsage: a text that is none, or a name that is no field's.
     """
     texts = {"source": source, "session_key": key, "parent_session_id": parent, **identity}
     for name, value in texts.items():
@@ -186,6 +190,9 @@ def created(
     if is_blank(source):
         raise RuleBroken("a session needs a source", hint="cli, telegram, …")
     clean: dict[str, Any] = {name: None if text is None else scrub(text)[0] for name, text in texts.items()}
+    unknown = clean.keys() - set(e.SessionCreated.__struct_fields__)
+    if unknown:
+        raise BadUsage(f"a session has no {', '.join(sorted(unknown))}", hint="nothing was written")
     return e.SessionCreated(**clean, parent_kind=(parent_kind or "child") if parent else None)
 
 

@@ -283,8 +283,7 @@ def session_changes(
     if contested:
         changed_there = _changed(new, sorted(contested), parent_kind, at_us)
         conflicts = differing(here, new, sorted(contested))
-        if "parent_session_id" in conflicts:
-            del changed_there.changes[PARENT_KIND]
+        changed_there.changes.pop(PARENT_KIND, None)  # what it is to a parent that was named here, ours says
         ours = {c: _readable(_of(here, c)) for c in conflicts}
         payloads.append(msgspec.structs.replace(changed_there, row=row_id, conflicts=conflicts, ours=ours))
     return payloads

@@ -8,8 +8,12 @@ page by page through SQLite's own backup, which sees one committed state however
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +30,11 @@ FOLDERS = ("memories", "cron")
 """Copied as they lie: people and jobs write there too."""
 PAGES = 2_000
 """Pages a step, so that nobody waits for a copy."""
+
+BEFORE_REPAIR, BEFORE_RESTORE = ".before-repair-", ".before-restore."
+"""What follows the home's own name in that of a backup, and of a home that was moved aside."""
+_SETTLED_S = 60.0
+"""So old is a folder before it is held for one that nobody fills any more."""
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, done, total)"""
@@ -51,15 +60,19 @@ class Restored(msgspec.Struct, frozen=True):
     kept: str | None = None
 
 
-def back_up(home: Path, to: Path, *, progress: Progress | None = None) -> BackedUp:
+def back_up(home: Path, to: Path, *, numbered: bool = False, progress: Progress | None = None) -> BackedUp:
     """Copy the home at `home` into the folder `to`, which is made and must hold nothing.
+
+    Args:
+        numbered: where `to` holds something, take `to-2`, `to-3`, …; the answer says which.
 
     Raises:
         NoSuchHome: there is no log. BadUsage: `to` holds something, or lies inside the home.
         LogDamaged: the log, or the copy of it, is damaged: nothing is left at `to`. NoRoom, StoreBusy.
     """
     refuse_no_log(home / EVENTS)
-    _refuse_taken(to)
+    if not numbered:
+        _refuse_taken(to)
     if home.resolve() in (to.resolve(), *to.resolve().parents):
         raise BadUsage(
             f"{to} lies inside the home {home}", hint="give a folder outside of it, best on another disk"
@@ -68,7 +81,9 @@ def back_up(home: Path, to: Path, *, progress: Progress | None = None) -> Backed
         _copy_log(home / EVENTS, folder / EVENTS, progress)
         report = _proved(folder, progress)
         files = _copy_files(home, folder)
-        _put_in_place(folder, to)
+        to = _put_beside(folder, to) if numbered else to
+        if not numbered:
+            _put_in_place(folder, to)
     return BackedUp(
         str(to), report.head, report.events, sum(each.stat().st_size for each in _files(to)), files
     )
@@ -98,14 +113,35 @@ def restore(backup: Path, home: Path, *, replace: bool = False, progress: Progre
     return Restored(str(home), report.head, report.events, files, kept)
 
 
+def beside(home: Path) -> list[Path]:
+    """Backups that repairs took, and homes that a restore moved aside: all that lie beside the home."""
+    kept = [f"{home.name}{name}" for name in (BEFORE_REPAIR, BEFORE_RESTORE)]
+    with contextlib.suppress(OSError):
+        return sorted(each for each in home.parent.iterdir() if each.name.startswith(tuple(kept)))
+    return []
+
+
+def sweep(parent: Path, prefix: str) -> None:
+    """Remove what killed backups left of folders whose name was to begin with `prefix`."""
+    unfinished = re.compile(rf"\.{re.escape(prefix)}(.*\.)?\d+\.[0-9a-f]{{8}}", re.DOTALL)
+    with contextlib.suppress(OSError):
+        for each in list(parent.iterdir()):
+            if unfinished.fullmatch(each.name) and time.time() - each.stat().st_mtime > _SETTLED_S:
+                with _held(each) as held:
+                    if held:
+                        shutil.rmtree(each, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """A folder beside `path` to fill and then to put in its place; removed where anything fails."""
+    sweep(path.parent, f"{path.name}.")
     folder = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
-        yield folder
+        with _held(folder):
+            yield folder
     except OSError as error:
         raise NoRoom(
             f"{path} cannot be written: {error.strerror}",
@@ -115,14 +151,39 @@ def _beside(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Hold a folder against being swept while it is filled; false where that cannot be had."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        held = False
+        with contextlib.suppress(OSError):  # another process has it, or its disk knows no locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        yield held
+    finally:
+        os.close(handle)
+
+
+def _put_beside(folder: Path, path: Path) -> Path:
+    """Rename it to the first name of `path`, `path-2`, … that holds nothing; that name."""
+    for number in range(1, 10_000):
+        to = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        try:
+            _put_in_place(folder, to)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+        else:
+            return to
+    raise NoRoom(f"{path} cannot be written", hint="remove older folders beside it")
+
+
 def _put_in_place(folder: Path, path: Path, *, replace: bool = False) -> str | None:
     """Rename it; where the home that was there lies now."""
     kept = _set_aside(path) if replace else None
     try:
-        if kept is None:
-            with contextlib.suppress(FileNotFoundError):
-                path.rmdir()  # empty, or it would have been refused
-        folder.rename(path)
+        folder.rename(path)  # an empty folder gives way, any other does not
     except OSError:
         if kept is not None:
             kept.rename(path)
@@ -221,7 +282,7 @@ def _set_aside(home: Path) -> Path | None:
     if stat_of(home) is None:
         return None
     for number in range(1, 10_000):
-        kept = home.with_name(f"{home.name}.before-restore.{number}")
+        kept = home.with_name(f"{home.name}{BEFORE_RESTORE}{number}")
         if not os.path.lexists(kept):
             home.rename(kept)
             return kept

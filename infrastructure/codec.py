@@ -83,12 +83,9 @@ def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | 
     """
     if stored is None:
         return ErasedEvent(topic)
-    decoder = _decoders.get(topic)
+    decoder = _decoders.get(topic) or _decoder(topic)
     if decoder is None:
-        known = BY_TOPIC.get(topic)
-        if known is None:
-            return UnknownEvent(topic)
-        decoder = _decoders[topic] = msgspec.msgpack.Decoder(known)
+        return UnknownEvent(topic)
     try:
         payload: Payload = decoder.decode(unpack(stored))
     except (msgspec.MsgspecError, _zstd().ZstdError, ValueError, RecursionError) as error:
@@ -97,3 +94,25 @@ def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | 
             hint="retold verify names the damage; restore a backup of events.db",
         ) from error
     return payload
+
+
+def given_back(topic: str, plain: bytes) -> Payload:
+    """What the log will say of a payload that is about to be written.
+
+    Raises:
+        msgspec.MsgspecError, ValueError, RecursionError: it could not be read again.
+        KeyError: no payload has this topic.
+    """
+    decoder = _decoders.get(topic) or _decoder(topic)
+    if decoder is None:
+        raise KeyError(topic)
+    payload: Payload = decoder.decode(plain)
+    return payload
+
+
+def _decoder(topic: str) -> msgspec.msgpack.Decoder[Any] | None:
+    known = BY_TOPIC.get(topic)
+    if known is None:
+        return None
+    decoder = _decoders[topic] = msgspec.msgpack.Decoder(known)
+    return decoder

@@ -96,7 +96,7 @@ class SessionsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stale_after_days: Annotated[float, Meta(gt=0, le=36_500)] = 7
     """Days of silence after which an open session is shown as stale."""
     auto_prune: bool = False
-    retention_days: Annotated[float, Meta(ge=0, le=36_500)] = 90
+    retention_days: Annotated[float, Meta(gt=0, le=36_500)] = 90
     """Days without activity after which an ended session is pruned."""
     min_interval_hours: Annotated[float, Meta(ge=0, le=876_000)] = 24
     """Hours between two runs of maintenance that nobody asked for."""
@@ -205,7 +205,7 @@ _VALUES = {
     "sessions.erase_after": "sessions.erase_after is a number of days, 0 or more",
     "sessions.stale_after_days": "sessions.stale_after_days is a number of days above 0",
     "sessions.auto_prune": "sessions.auto_prune is true or false",
-    "sessions.retention_days": "sessions.retention_days is a number of days, 0 or more",
+    "sessions.retention_days": "sessions.retention_days is a number of days above 0",
     "sessions.min_interval_hours": "sessions.min_interval_hours is a number of hours, 0 or more",
     "sessions.vacuum_after_prune": "sessions.vacuum_after_prune is true or false",
     "sessions.min_vacuum_interval_days": "sessions.min_vacuum_interval_days is a number of days, 0 or more",

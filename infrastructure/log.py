@@ -33,6 +33,7 @@ from .log_values import Written as Written
 from .log_values import default_actor as default_actor
 from .sqlite import (
     BUSY_TIMEOUT_MS,
+    LOG_WAL_PAGES,
     READ_WRITE,
     Patience,
     ThreadLocal,
@@ -107,7 +108,7 @@ class Log:
             connection = connect(self.path, flags=READ_WRITE)
             connection.pragma("synchronous", self._synchronous)
             connection.pragma("secure_delete", 1)
-            bound_wal(connection)
+            bound_wal(connection, LOG_WAL_PAGES)
             self._patience = Patience(connection)
             connection.pragma("foreign_keys", 0)
             self._writer = connection

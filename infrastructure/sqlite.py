@@ -23,6 +23,7 @@ from ..domain.errors import LogDamaged, NoRoom, RetoldError, StoreBusy
 BUSY_TIMEOUT_MS = 10_000
 WAL_PAGES = 8_000
 """Of a WAL that is folded into its file."""
+LOG_WAL_PAGES = 2_000
 WAL_BYTES = WAL_PAGES * 4_152
 """What is left of a WAL that a reader had kept from being folded: so many pages, each with its header."""
 _HARDLY_ANY_BYTES = 1 << 16
@@ -65,17 +66,18 @@ class Patience:
             self._until_s = now_s + self.limit_ms / 1000
         if now_s >= self._until_s:
             return False
-        time.sleep(random.uniform(0.0001, 0.001 if tries < _SHORT_TURNS else 0.01))  # noqa: S311
+        time.sleep(random.uniform(0.0005, 0.003 if tries < _SHORT_TURNS else 0.01))  # noqa: S311
         return True
 
 
-def bound_wal(connection: apsw.Connection) -> None:
+def bound_wal(connection: apsw.Connection, pages: int | None = None) -> None:
     """For a connection that writes: fold the WAL into the file seldom, and never keep a large one.
 
-    Every fold syncs both files. By default there is one in some 170 messages, each of which then waits
-    for it: 10 ms on a busy disk, where 99 of 100 take 0.5 ms (tests/bench/bench_a_append.py).
+    Every fold syncs both files, and whoever writes next waits for it: by SQLite's default that is one in some
+    170 messages (tests/bench/bench_a_append.py). But a WAL that is synced with each save should soon begin
+    anew: to sync a file that grows takes ten times as long.
     """
-    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {pages or WAL_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
 
 
@@ -160,7 +162,7 @@ def _ours(
                 hint="try again; nothing was written",
             )
         case apsw.FullError():
-            return NoRoom(f"no room to write {what}: {error}", hint="free some space and try again")
+            return NoRoom(f"no room to write {what}: {error}", hint=_FREE)
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return NoRoom(
                 f"{what} cannot be opened or written: {error}",
@@ -172,13 +174,14 @@ def _ours(
             detail = f"a text in it is no UTF-8 ({error.reason})"
             return damaged(detail) if damaged else _log_damaged(what, detail)
         case apsw.IOError() if _is_full(what):
-            return NoRoom(
-                f"there is no room to open or write {what}: {error}", hint="free some space and try again"
-            )
+            return NoRoom(f"there is no room to open or write {what}: {error}", hint=_FREE)
         case apsw.IOError():
             return NoRoom(f"{what} could not be read or written: {error}", hint="check the disk")
         case _:
             return None
+
+
+_FREE = "nothing was written; free some space and try again"
 
 
 def _log_damaged(what: str, detail: str) -> LogDamaged:

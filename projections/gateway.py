@@ -199,10 +199,10 @@ def run_by(db: Connection, gateway: str) -> list[str]:
 
 
 def waiting(db: Connection) -> list[tuple[str, str]]:
-    """Sessions that a chat leads to and in which turns wait, with their sources; none that is suspended."""
+    """Sessions in which turns wait, with their sources, led to by a chat or not; none that is suspended."""
     rows = db.execute(
         "SELECT id, source FROM sessions WHERE waiting IS NOT NULL AND suspended IS NULL"
-        " AND EXISTS (SELECT 1 FROM routes r WHERE r.session_id = sessions.id) ORDER BY last_active_us, id"
+        " ORDER BY last_active_us, id"
     )
     return [(row[0], row[1]) for row in rows]
 

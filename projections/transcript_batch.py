@@ -15,6 +15,7 @@ from ..domain.ends import SESSION_RESET, SUPERSEDED
 from ..domain.events import Recorded, Visibility
 from ..domain.source_rows import COSTS, END, HANDOFF, MODEL, TOKENS, WORKSPACE, default
 from ..domain.source_values import same, time_us
+from .amounts import added
 from .base import Connection
 from .deletion import Deletion
 from .live_columns import LIVE, fold_live
@@ -456,8 +457,7 @@ class TranscriptBatch:
             value = getattr(payload, column)
             if payload.mode == "delta":
                 known = row[column]
-                before = known if isinstance(known, (int, float)) else 0
-                value = known if value is None else before + value
+                value = known if value is None else added(known if isinstance(known, (int, float)) else 0, value)
             row[column] = value
         self.columns(row, payload.columns)
 

@@ -12,6 +12,9 @@ from .search_index import SearchIndex
 from .session_rows import OWN_COLUMNS, SOURCE_COLUMNS
 from .transcript_batch import TranscriptBatch
 
+_SESSIONS = f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})"
+_MESSAGES = f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})"
+
 
 class Transcripts(Projection):
     """What was said, session by session, and where to find it."""
@@ -19,10 +22,10 @@ class Transcripts(Projection):
     name: ClassVar[str] = "transcripts"
     version: ClassVar[int] = 2
     tables: ClassVar[dict[str, str]] = {
-        "sessions": f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})",
-        "messages": f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})",
-        "deleted_sessions": f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})",
-        "deleted_messages": f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})",
+        "sessions": _SESSIONS,
+        "messages": _MESSAGES,
+        "deleted_sessions": _SESSIONS,
+        "deleted_messages": _MESSAGES,
         "deletions": (
             "(session_id TEXT PRIMARY KEY, position INTEGER NOT NULL, at_us INTEGER NOT NULL,"
             " actor TEXT NOT NULL, reason TEXT, erase_after_us INTEGER NOT NULL,"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..domain.events import PayloadsErased, Recorded, UsageRecorded
+from .amounts import added
 from .base import Connection, Projection
 
 _KEY = ("session_id", "model", "billing_provider", "billing_base_url", "billing_mode", "task")
@@ -68,9 +69,7 @@ class Usage(Projection):
                 f"SELECT {', '.join(_SUMS)} FROM {self.t('session_model_usage')} WHERE {where}", key
             ).fetchone()
             if known is not None:
-                sums = [
-                    old if new is None else (old or 0) + new for old, new in zip(known, sums, strict=True)
-                ]
+                sums = [added(old, new) for old, new in zip(known, sums, strict=True)]
         rest = [p.columns.get(name) for name in _REST]
         extra = {name: value for name, value in p.columns.items() if name not in _REST}
         marks = ",".join("?" * (len(_KEY) + len(_SUMS) + len(_REST) + 1))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from types import FunctionType
+from typing import Any
 
 import msgspec
 
 from ...domain import turns
+from ...domain.arguments import checked
 from ...domain.ends import SWITCH
 from ...domain.errors import NoSuchSession, ProjectionDamaged, SessionExists
 from ...domain.events import Event, Payload, TurnQueued, session_stream
@@ -18,8 +21,20 @@ from ...projections.base import Connection
 from ..decisions import Decisions, Saved, event
 
 
+class Closed(Saved, frozen=True):
+    """Something was closed; `cleared` are the turns that waited there and will not run."""
+
+    cleared: tuple[str, ...] = ()
+
+
 class Commands(Decisions):
-    """Base of every group of commands."""
+    """Base of every group of commands, each of which refuses arguments of another type than it says."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, command in list(vars(cls).items()):
+            if isinstance(command, FunctionType) and not name.startswith("_"):
+                setattr(cls, name, checked(command))
 
     def refuse_existing(self, session_id: str) -> None:
         """Raise SessionExists where a session of this id was ever created."""
@@ -58,13 +73,19 @@ class Commands(Decisions):
 
         return self.decide(decision)
 
-    def leaving(self, session_id: str, at_us: int) -> tuple[list[Event], list[TurnQueued]]:
-        """The events by which a chat leaves a session for another, and what of its queue waits on there."""
+    def leaving(
+        self, session_id: str, at_us: int, *, ends_it: bool = True
+    ) -> tuple[list[Event], list[TurnQueued]]:
+        """The events by which a chat leaves a session for another, and what of its queue waits on there.
+
+        Args:
+            ends_it: whether the session ends with that, as one that was left.
+        """
         try:
             state = self.session(session_id)
         except NoSuchSession:
             return [], []
-        ends = (turns.cleared(state.turns, "moved"), state.end(SWITCH))
+        ends = (turns.cleared(state.turns, "moved"), state.end(SWITCH) if ends_it else None)
         events = following(state, [each for each in ends if each is not None], at_us)
         return events, turns.moved(state.turns, session_id)
 
@@ -73,6 +94,15 @@ def following(state: Session, payloads: Sequence[Payload], at_us: int) -> list[E
     """The next events of a session."""
     stream = session_stream(state.id)
     return [event(stream, version, each, at_us) for version, each in enumerate(payloads, state.version + 1)]
+
+
+def queued_in(
+    session_id: str, waiting: Sequence[TurnQueued], at_us: int, *, after: Sequence[Event]
+) -> list[Event]:
+    """What waits on in a session that is begun by `after`."""
+    stream = session_stream(session_id)
+    version = sum(each.originator_id == stream for each in after)
+    return [event(stream, version + n, each, at_us) for n, each in enumerate(waiting, 1)]
 
 
 def new_session_id(at_us: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...domain import turns
 from ...domain.context import copied
-from ...domain.events import Event, Payload, TitledBy, session_stream
+from ...domain.events import Event, Payload, TitledBy, TurnQueued, session_stream
 from ...domain.session import Session
 from ...domain.titles import clean_title
 from ...projections.context import lines
@@ -37,7 +37,8 @@ class BranchCommands(ToldCommands):
         Args:
             title: by default the next of the first session's line, or `branch`.
             upto: the last message, by id, that goes along; all by default.
-            lead: whether the chat's key leads to the branch from now on, and what waits goes there.
+            lead: whether the chat's key leads to the branch from now on, and what waits goes there, as it
+                does from a terminal.
 
         Raises:
             NoSuchSession, SessionExists, TitleTaken, BadTitle.
@@ -57,11 +58,11 @@ class BranchCommands(ToldCommands):
             events += self.titling(Session(id=made, version=1, source=state.source), name, at, by=by)
             version = sum(each.originator_id == stream for each in events)
             going = self._context(state, upto)
-            if lead and state.key is not None:
-                going += [(each, at) for each in turns.moved(state.turns, session_id)]
+            left, waiting = self._left(state, at) if lead else ([], [])
+            going += [(each, at) for each in waiting]
             for n, (payload, said_us) in enumerate(going, 1):
                 events.append(event(stream, version + n, payload, said_us))
-            events += self._parted(state, made, lead, at)
+            events += [*left, *self._parted(state, made, lead, at)]
             copied_from = Condition(read_at, (session_stream(session_id),))
             return Saved(made, self.save_events(events, condition=copied_from))
 
@@ -78,15 +79,19 @@ class BranchCommands(ToldCommands):
         said = self.said(db, [each.id for each in live])
         return [(copied(said[each.id][0], each), said[each.id][1]) for each in live]
 
+    def _left(self, state: Session, at_us: int) -> tuple[list[Event], list[TurnQueued]]:
+        """What waits where the chat was, if that is not the session that it branches off."""
+        led = None if state.key is None else self.route(state.key).session_id
+        events, waiting = ([], []) if led in (None, state.id) else self.leaving(led, at_us, ends_it=False)
+        return events, [*waiting, *turns.moved(state.turns, state.id)]
+
     def _parted(self, state: Session, branch: str, lead: bool, at_us: int) -> list[Event]:
         """What becomes of the session that is left, of what waits there, and of the key that led to it."""
-        if state.key is None:
-            ended = state.end("branched")
-            return following(state, [] if ended is None else [ended], at_us)
-        if not lead:
-            return []
-        cleared = turns.cleared(state.turns, "moved")
-        events = following(state, [] if cleared is None else [cleared], at_us)
+        cleared = turns.cleared(state.turns, "moved") if lead else None
+        ended = state.end("branched") if state.key is None else None
+        events = following(state, [each for each in (cleared, ended) if each is not None], at_us)
+        if state.key is None or not lead:
+            return events
         led = self.route(state.key)
         on = led.lead_to(branch, "branch")
         return events if on is None else [*events, self.rerouted(led, on, at_us)]

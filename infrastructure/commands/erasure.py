@@ -181,7 +181,7 @@ class ErasureCommands(Commands):
             position = one(
                 self.state.reader(),
                 "SELECT max(id) FROM messages WHERE session_id = ? AND platform_message_id = ?",
-                (session_id, message),
+                (scrub(session_id)[0], scrub(message)[0]),
             )
         else:
             position = message
@@ -256,9 +256,13 @@ class ErasureCommands(Commands):
         """Erase what was deleted longer ago than it was to be kept, with all that quotes it.
 
         Branches and continuations stay as they are.
+
+        Args:
+            at_us: when that is to have happened. What is due is told by the clock: nothing takes an erasure
+                back, so no time that is still to come brings one on.
         """
         self.projector.catch_up()
-        found = due(self.state.reader(), self.at(at_us))
+        found = due(self.state.reader(), min(self.at(at_us), self.clock()))
         return self.erase_sessions(found, reason=reason, at_us=at_us)
 
     def erase_sessions(
@@ -313,7 +317,13 @@ class ErasureCommands(Commands):
     # --- what every writer does along the way --------------------------------------------------------
 
     def sweep(self, *, wait_ms: int | None = None) -> tuple[str, ...]:
-        """Let what was erased leave every file; names those that still hold it."""
+        """Let what was erased leave every file; names those that still hold it.
+
+        Args:
+            wait_ms: how long to wait for whoever holds one; up to an hour.
+        """
+        if wait_ms is not None and not 0 <= wait_ms <= 3_600_000:
+            raise BadUsage(f"wait_ms may be from 0 to 3600000, not {wait_ms}", hint="milliseconds")
         pending = sweep(self.event_log, self.projector, self.home, wait_ms=wait_ms)
         self.mirror.rewrite(self.state)
         return pending

@@ -208,7 +208,9 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
     def waiting_sessions(self, platforms: Sequence[str] = ()) -> list[str]:
         """Sessions in which turns wait, the one that was silent longest first: `next_turn` begins them.
 
-        A stop and a crash leave what waits where it is; after a start somebody has to begin it.
+        A stop and a crash leave what waits where it is; after a start somebody has to begin it, whether a
+        chat leads to the session or not. In one that is suspended nothing runs: its chat's next message
+        takes what waits along into a new one, and `reopen_session` lets it run where it is.
 
         Args:
             platforms: those that are served; all by default.
@@ -224,8 +226,9 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
 
         None where none was, or where its ids are no numbers (FIELD_CASES I3).
         """
-        stream = None if chat_id is None else inbox_stream(self.identity, platform, chat_id)
-        return told.highest_update(self.caught_up("gateway"), platform, stream)
+        whose = scrub(platform)[0]
+        stream = None if chat_id is None else inbox_stream(self.identity, whose, scrub(chat_id)[0])
+        return told.highest_update(self.caught_up("gateway"), whose, stream)
 
     # --- a start ------------------------------------------------------------------------------------
 

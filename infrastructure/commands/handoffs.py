@@ -15,6 +15,7 @@ from ...domain.errors import BadUsage, NoHomeChannel
 from ...domain.events import Event, Payload
 from ...domain.gateway import MAIN, HomeChannel
 from ...domain.handoff import Handoff
+from ...domain.recovery import refuse_run_of_its_own
 from ...domain.route import Route
 from ...domain.session import Session
 from ...domain.text import is_blank, scrub
@@ -72,6 +73,7 @@ class HandoffCommands(Commands):
         Raises:
             HandoffRefused: one is under way. TurnRunning: the session is in the middle of a turn.
             BadUsage: no such platform. NoHomeChannel: it has none yet. SessionOver, NoSuchSession.
+            RuleBroken: it runs by itself (cron, subagent, tool, a delegate), and no person writes there.
         """
         wanted = scrub(platform)[0].strip()
 
@@ -79,6 +81,7 @@ class HandoffCommands(Commands):
             read_at = self.head().position
             state = self.session(session_id)
             state.refuse_over()
+            refuse_run_of_its_own(state.id, state.source, state.parent_kind)
             if wanted not in self.gateway(MAIN).channels:
                 if is_blank(wanted) or wanted not in handoff.PLATFORMS:
                     raise BadUsage(
@@ -157,6 +160,7 @@ class HandoffCommands(Commands):
             state = self.session(session_id)
             if state.successor is not None:
                 state.refuse_over()
+            refuse_run_of_its_own(state.id, state.source, state.parent_kind)
             at = self.at(at_us)
             led = self.route(place)
             previous = led.session_id if led.session_id != session_id else None

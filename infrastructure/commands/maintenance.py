@@ -11,7 +11,8 @@ from ...domain import events as e
 from ...domain.errors import RetoldError, TryAgain
 from ...domain.gateway import MAIN
 from ...domain.removal import DAY_US
-from ...domain.retention import SWEPT_REASON, is_due, why_kept
+from ...domain.retention import SWEPT_REASON, is_due, refuse_no_retention, why_kept
+from ...domain.text import scrub
 from ...projections.retention import ghosts, left_open, silent_conversations
 from ..decisions import event
 from ..erasing import is_pending
@@ -109,7 +110,11 @@ class MaintenanceCommands(RemovalCommands):
 
         Returns the first session of each, and what was kept though it is that old, with the reason.
         Archived ones go too; pinned ones only by a person's word, and open ones never.
+
+        Raises:
+            BadUsage: it is no number of days above 0, or more than a hundred years.
         """
+        refuse_no_retention(retention_days)
         at = self.at(at_us)
         cut_us = int(at - retention_days * DAY_US)
         reason = f"pruned: no activity for {retention_days:g} days"
@@ -163,7 +168,8 @@ class MaintenanceCommands(RemovalCommands):
         row = (
             self.state.reader()
             .execute(
-                "SELECT at_us FROM maintenance_runs WHERE kind = ? ORDER BY position DESC LIMIT 1", (kind,)
+                "SELECT at_us FROM maintenance_runs WHERE kind = ? ORDER BY position DESC LIMIT 1",
+                (scrub(kind)[0],),
             )
             .fetchone()
         )

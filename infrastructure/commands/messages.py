@@ -10,6 +10,7 @@ import msgspec
 
 from ...domain import events as e
 from ...domain.errors import (
+    BadUsage,
     IdempotencyMismatch,
     NeedsUpgrade,
     NoSuchMessage,
@@ -69,11 +70,13 @@ class MessageCommands(ToldCommands):
             NoSuchSession, SessionOver, RuleBroken, BytesRefused, IdempotencyMismatch.
             VersionConflict: it does not stand at `expected_version`.
         """
+        if isinstance(message, Message) and (content is not None or fields):
+            raise BadUsage(
+                f"a Message has its content and fields in itself: {', '.join(('content', *fields))} would be lost",
+                hint="give a Message, or a role with content and fields; nothing was written",
+            )
         given = message if isinstance(message, Message) else {"role": message, "content": content, **fields}
-        keys = None if key is None else [key]
-        return self.append_messages(
-            session_id, [given], idempotency_keys=keys, expected_version=expected_version, at_us=at_us
-        )
+        return self._append(session_id, [given], [key], expected_version, at_us)
 
     def append_message(
         self,
@@ -101,8 +104,21 @@ class MessageCommands(ToldCommands):
 
         Each is a `Message`, or a dict of its fields. Arguments and errors are those of `append`.
         """
+        named = idempotency_keys or [None] * len(messages)
+        return self._append(session_id, messages, named, expected_version, at_us)
+
+    def _append(
+        self,
+        session_id: str,
+        messages: Sequence[Message | Mapping[str, Any]],
+        named: Sequence[str | None],
+        expected_version: int | None,
+        at_us: int | None,
+    ) -> Appended:
+        if len(named) != len(messages):
+            raise BadUsage("there is a key for each message, or None in its place", hint="nothing was written")
         given = [message_of(each) for each in messages]
-        names = [None if key is None else scrub(key)[0] for key in (idempotency_keys or [None] * len(given))]
+        names = [None if key is None else scrub(key)[0] for key in named]
         keys = [None if name is None else self._key(session_id, name) for name in names]
 
         def decision() -> Appended:

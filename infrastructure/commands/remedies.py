@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...domain import events as e
+from ...domain import turns
 from ...domain.adoption import put_aside
 from ...domain.errors import NoSuchChat, NoSuchThing, RepairRefused, SessionOver
 from ...domain.events import Payload, Recorded, session_stream
@@ -30,11 +31,13 @@ class Led(Saved, frozen=True):
 
     Attributes:
         leads_to, left: the session that it leads to now, and the one before; None where nowhere.
+        cleared: turns that waited where it led, and will not run.
     """
 
     key: str = ""
     leads_to: str | None = None
     left: str | None = None
+    cleared: tuple[str, ...] = ()
 
 
 class Resolved(Saved, frozen=True):
@@ -90,7 +93,8 @@ class RemedyCommands(RepairCommands):
     def close_key(self, key: str, *, at_us: int | None = None) -> Led:
         """Let a chat's key lead nowhere: its next message begins a new session.
 
-        The session that it led to ends softly, so that no recovery takes it up again.
+        The session that it led to ends softly, so that no recovery takes it up again; what waits there
+        is cleared in the same save, and named in the answer.
 
         Raises:
             NoSuchChat: no key of this text was ever led anywhere.
@@ -101,10 +105,15 @@ class RemedyCommands(RepairCommands):
             if led.version == 0:
                 raise NoSuchChat(f"no chat here has the key '{key}'", hint="retold audit names them")
             batch = Batch(self.at(at_us))
+            left = self.known_session(led.session_id)
+            cleared = None if left is None else turns.cleared(left.turns, "person")
+            if left is not None:
+                batch.session(left, cleared)
             self._put_led_aside(batch, led, None)
             batch.add(route_stream(self.identity, key), led.version, led.close("repair"))
-            left = led.session_id
-            return Led(left or "", self.save_events(batch.events if left else []), key=key, left=left)
+            saved = self.save_events(batch.events)
+            gone = () if cleared is None else tuple(cleared.turns)
+            return Led(led.session_id or "", saved, key=key, left=led.session_id, cleared=gone)
 
         return self.decide(decision)
 

@@ -6,15 +6,18 @@ import msgspec
 
 from ...domain import events as e
 from ...domain import removal, turns
+from ...domain.ends import is_compression
 from ...domain.errors import NoSuchSession, TitleTaken
 from ...domain.events import Event, session_stream
 from ...domain.removal import DAY_US
 from ...domain.session import Session
+from ...domain.text import scrub
 from ...projections.deletions import delegates_of, deleted_along, deletion
 from ..decisions import Saved, event
 from ..log import Condition
 from ..sqlite import one
 from ..streams import title_stream
+from .base import following
 from .erasure import ErasureCommands
 
 
@@ -90,7 +93,9 @@ class RemovalCommands(ErasureCommands):
     def _delete(
         self, session_id: str, reason: str, *, now: bool = False, if_empty: bool = False, at_us: int | None
     ) -> Deleted:
-        until_us = self.at(at_us) + (0 if now else int(self.config.sessions.erase_after * DAY_US))
+        kept_us = 0 if now else int(self.config.sessions.erase_after * DAY_US)
+        # Whatever time a caller gives, there is that long to take it back.
+        until_us = max(self.at(at_us), self.clock()) + kept_us
 
         def decision() -> Deleted:
             read_at = self.head().position
@@ -158,16 +163,17 @@ class RemovalCommands(ErasureCommands):
         """Bring a deleted session back as it was, with the delegates that went with it.
 
         Its title is claimed again unless another session has it by now, and a chat leads to it again
-        unless it leads elsewhere by now.
+        unless it leads elsewhere by now. A continuation of what has gone on without it since is a branch.
 
         Raises:
             NoSuchSession: there is none, or it is erased. RuleBroken: it is not deleted.
         """
 
         def decision() -> Undeleted:
+            read_at = self.head().position
             self.projector.catch_up()
             at = self.at(at_us)
-            known = deletion(self.state.reader(), session_id)
+            known = deletion(self.state.reader(), scrub(session_id)[0])
             if known is not None and known.erased_position is not None:
                 raise NoSuchSession(
                     f"session {session_id} was erased (#{known.erased_position}): nothing is left of it",
@@ -179,8 +185,10 @@ class RemovalCommands(ErasureCommands):
             keys: list[str] = []
             moved_on: list[str] = []
             unclaimed: list[str] = []
+            before: list[str | None] = []
             for each in back:
                 state = self.session(each, deleted=True)
+                before.append(state.parent_id)
                 titles, left = self._left_with(each)
                 events += self._returning(state, state.title in titles, unclaimed, at)
                 for key in left:
@@ -191,7 +199,8 @@ class RemovalCommands(ErasureCommands):
                     else:
                         events.append(self.rerouted(led, again, at))
                         keys.append(key)
-            saved = self.save_events(events)
+            parents = tuple(session_stream(each) for each in before if each is not None)
+            saved = self.save_events(events, condition=Condition(read_at, parents))
             return Undeleted(session_id, saved, tuple(back), tuple(keys), tuple(moved_on), tuple(unclaimed))
 
         done = self.decide(decision)
@@ -232,21 +241,33 @@ class RemovalCommands(ErasureCommands):
         return [self.rerouted(led, e.RouteClosed(led.key, session_id, "delete"), at_us)]
 
     def _returning(self, state: Session, had_claim: bool, unclaimed: list[str], at_us: int) -> list[Event]:
-        stream = session_stream(state.id)
-        events = [event(stream, state.version + 1, removal.undelete(state), at_us)]
-        if state.title is None or not had_claim:
-            return events
-        held = self.claim(state.title)
-        try:
-            claimed = held.claim(state.id)
-        except TitleTaken:
-            unclaimed.append(state.title)
-            without = e.SessionTitled(state.title, claimed=False)
-            return [*events, event(stream, state.version + 2, without, at_us)]
-        if claimed is not None:
-            name = title_stream(self.identity, state.title)
-            events.append(event(name, held.version + 1, claimed, at_us))
+        payloads: list[e.Payload] = [removal.undelete(state)]
+        claimed: e.TitleClaimed | None = None
+        held = None if state.title is None or not had_claim else self.claim(state.title)
+        if held is not None:
+            try:
+                claimed = held.claim(state.id)
+            except TitleTaken:
+                unclaimed.append(held.title)
+                payloads.append(e.SessionTitled(state.title, claimed=False))
+        if self._went_on_without(state):
+            payloads.append(e.IdentityRestored({"parent_kind": "continuation"}, {"parent_kind": "branch"}))
+        events = following(state, payloads, at_us)
+        if held is not None and claimed is not None:
+            events.append(event(title_stream(self.identity, held.title), held.version + 1, claimed, at_us))
         return events
+
+    def _went_on_without(self, state: Session) -> bool:
+        """Whether what a deleted session continued was opened again since: it has one continuation."""
+        if state.parent_kind != "continuation" or state.parent_id is None:
+            return False
+        try:
+            parent = self.session(state.parent_id, deleted=True)
+        except NoSuchSession:
+            return False
+        return parent.successor != state.id and not (
+            parent.successor is None and is_compression(parent.end_reason)
+        )
 
     def _left_with(self, session_id: str) -> tuple[set[str], list[str]]:
         """The titles that the session held when it was deleted, and the keys that led to it."""

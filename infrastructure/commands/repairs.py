@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...domain import events as e
 from ...domain import turns
 from ...domain.adoption import Evidence, Sides, because, put_aside, restored, retired, verify
+from ...domain.ends import SUPERSEDED
 from ...domain.errors import BadUsage, NoSuchSession, OrphanChanged, RepairRefused, TwoHistories
 from ...domain.events import Event, Payload, RouteCandidate, session_stream
 from ...domain.facts import World
@@ -79,8 +80,10 @@ class RepairCommands(Commands):
         donor: str | None = None,
         choose: str | None = None,
         reported: tuple[str | None, str | None] | None = None,
+        key: str | None = None,
         gap_seconds: float = 900,
         at_us: int | None = None,
+        before_saving: Callable[[], object] | None = None,
     ) -> Adopted:
         """Give a session that lost it its chat's key back, and lead the key to it (REFERENCE.md 8.6).
 
@@ -94,7 +97,10 @@ class RepairCommands(Commands):
                 more than one.
             choose: which session goes on, where the chat was written to in two.
             reported: donor and key as a report had them: any other are refused.
+            key: the key that it is to bear, where that is known: any other is refused.
             gap_seconds: how far apart the donor may have fallen quiet and the session have begun.
+            before_saving: called once it is known that something will be saved; again where the decision
+                is made again.
 
         Raises:
             NoSuchSession. OrphanChanged: it is not as it was reported. RepairRefused: the rules find no
@@ -108,13 +114,14 @@ class RepairCommands(Commands):
             db = self.state.reader()
             known = world(db, gap_seconds=gap_seconds, sources=chat_sources(db, session_id=orphan_id))
             giver, evidence = self._giver(known, orphan, donor, reported)
-            key = giver.key
-            if key is None:
+            its = giver.key
+            if its is None or key not in (None, its):
                 raise OrphanChanged(orphan_id)
-            if orphan.key == key:
-                return Adopted(orphan_id, (), key=key, donor=giver.id, leads_to=self.route(key).session_id)
-            verify(orphan, giver, key, own_profile=known.profile or "default")
-            led = self.route(key)
+            led = self.route(its)
+            if orphan.key == its:
+                self._refuse_otherwise(orphan, giver, led, choose)
+                return Adopted(orphan_id, (), key=its, donor=giver.id, leads_to=led.session_id)
+            verify(orphan, giver, its, own_profile=known.profile or "default")
             wrong = self.known_session(led.session_id)
             tip = self.tip_of(orphan)
             goes_on = self._who_goes_on(known, orphan, tip, wrong, choose)
@@ -126,12 +133,14 @@ class RepairCommands(Commands):
             self._retire_others(batch, orphan, giver, wrong, goes_on)
             leads_to = self._lead_to_chosen(batch, known, led, goes_on, (tip, orphan, giver, wrong), told)
             streams = {session_stream(each.id) for each in (orphan, tip, giver, wrong) if each is not None}
-            moved = Condition(read_at, (*sorted(streams), route_stream(self.identity, key)), MOVES)
+            moved = Condition(read_at, (*sorted(streams), route_stream(self.identity, its)), MOVES)
+            if before_saving is not None:
+                before_saving()
             positions = self.save_events(batch.events, condition=moved)
             return Adopted(
                 orphan_id,
                 positions,
-                key=key,
+                key=its,
                 donor=giver.id,
                 leads_to=leads_to,
                 left=led.session_id,
@@ -190,6 +199,23 @@ class RepairCommands(Commands):
         why = "it is no session that lost a key" if record is None else record.reason
         return RepairRefused(f"{orphan.id} cannot be adopted: {why}", hint=hint)
 
+    def _refuse_otherwise(self, orphan: Session, giver: Session, led: Route, choose: str | None) -> None:
+        """Refuse what is said of a session that bears its key, and is not so."""
+        before = self.known_session(orphan.parent_id)
+        follows = before is not None and before.key == orphan.key
+        if giver.id != orphan.parent_id and (follows or giver.end_reason != SUPERSEDED):
+            raise RepairRefused(
+                f"{orphan.id} owns {orphan.key} already, and did not take it from {giver.id}",
+                hint="nothing was written",
+            )
+        wanted = None if choose is None else self.known_session(choose)
+        if choose is not None and led.session_id not in (choose, wanted and self.tip_of(wanted).id):
+            goes_on = f"goes on in {led.session_id}" if led.session_id else "leads nowhere"
+            raise RepairRefused(
+                f"{orphan.id} owns {orphan.key} already, and its chat {goes_on}, not in {choose}",
+                hint=f"to lead it there: retold sessions route {shell_word(led.key)} {shell_word(choose)}",
+            )
+
     # --- which session goes on -----------------------------------------------------------------------
 
     def _who_goes_on(
@@ -215,13 +241,9 @@ class RepairCommands(Commands):
         if choose is None and wrong is not None and wrong.id not in ours:
             last_us = _latest(known, (orphan.id, tip.id))
             if _is_later(known, wrong.id, last_us):
-                names_both = (orphan.id, wrong.id)
-                raise TwoHistories(
-                    orphan.id,
-                    names_both,
-                    f"retold sessions repair-routing --apply {shell_word(orphan.id)} --choose"
-                    f" {' | '.join(map(shell_word, names_both))}",
-                )
+                again = f"retold sessions repair-routing --apply {shell_word(orphan.id)} --choose"
+                ways = " or: ".join(f"{again} {shell_word(each)}" for each in (orphan.id, wrong.id))
+                raise TwoHistories(orphan.id, (orphan.id, wrong.id), ways)
         return None if tip.hard_end or not takes_messages(tip.source, tip.parent_kind) else tip
 
     def tip_of(self, state: Session) -> Session:

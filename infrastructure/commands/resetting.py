@@ -16,7 +16,7 @@ from ...domain.resets import Due, reset_of
 from ...domain.session import Session
 from ...projections.chat_facts import Activity, activity
 from ..decisions import event
-from .base import Commands
+from .base import Commands, queued_in
 
 _SPOKEN = ("user", "assistant")
 
@@ -90,7 +90,4 @@ class Resetting(Commands):
         except NoSuchSession:
             return []
         ending = self.ending_for(state, Due(rule), successor, at_us)
-        stream = session_stream(successor)
-        version = sum(each.originator_id == stream for each in after)
-        waiting = [event(stream, version + n, each, at_us) for n, each in enumerate(ending.waiting, 1)]
-        return [*ending.events, *waiting]
+        return [*ending.events, *queued_in(successor, ending.waiting, at_us, after=after)]

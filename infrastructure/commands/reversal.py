@@ -25,12 +25,14 @@ class Undone(Saved, frozen=True):
         undone: its positions; `positions` are those of its reverse, which can be undone in turn.
         sessions, keys: what it was about.
         left: what of it is not back, a sentence each.
+        carried: Hermes homes that it was carried into, where it stands still.
     """
 
     undone: tuple[int, ...] = ()
     sessions: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
 
 
 class ReversalCommands(Commands):
@@ -64,7 +66,7 @@ class ReversalCommands(Commands):
             at = self.at(at_us)
             keep_us = int(self.config.sessions.erase_after * DAY_US)
             batch = Batch(at)
-            for step in reverse(told, erase_after_us=at + keep_us):
+            for step in reverse(told, erase_after_us=max(at, self.clock()) + keep_us):
                 version = self.event_log.stream_version(step.stream)
                 batch.add(step.stream, version, step.payload, at_us=step.at_us)
             events = [msgspec.structs.replace(each, caused_by=told.position) for each in batch.events]
@@ -78,6 +80,7 @@ class ReversalCommands(Commands):
                 sessions=tuple(sessions),
                 keys=tuple(dict.fromkeys(keys)),
                 left=tuple(left_as_it_is(saved)),
+                carried=self._carried(told),
             )
 
         return self.decide(decision)
@@ -99,6 +102,17 @@ class ReversalCommands(Commands):
                 break
             after = told[-1].position
         return events
+
+    def _carried(self, told: Told) -> tuple[str, ...]:
+        """The homes that a save was carried into; each note of that names the save as its cause."""
+        stores = {
+            getattr(each.payload, "store", None)
+            for later in told.after.values()
+            for each in later
+            if each.caused_by == told.position and each.source_ref is not None
+        }
+        homes = self.state.reader().execute("SELECT store, path FROM source_homes ORDER BY path")
+        return tuple(str(path) for store, path in homes.fetchall() if store in stores)
 
     def _told_before(self, stream: str, position: int) -> list[Recorded]:
         told = self.event_log.stream_events(stream, without_messages=True)

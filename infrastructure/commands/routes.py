@@ -10,17 +10,17 @@ import msgspec
 from ...domain import events as e
 from ...domain import resets, session
 from ...domain.ends import SETTLED, is_reset
-from ...domain.errors import NoSuchSession, ProjectionDamaged, RuleBroken, VersionConflict
+from ...domain.errors import NoSuchSession, ProjectionDamaged, VersionConflict
 from ...domain.events import Event, session_stream
 from ...domain.identity import identity_of
 from ...domain.keys import Linked
-from ...domain.recovery import Choice, recover, takes_messages
+from ...domain.recovery import Choice, recover, refuse_run_of_its_own, takes_messages
 from ...domain.resets import CAUSES, RESETS, Due
 from ...domain.route import Route
 from ...domain.session import Session
 from ...domain.session_source import SessionSource
 from ...projections.chat_facts import SameChat, claimants
-from ..decisions import Saved, event
+from ..decisions import Saved
 from ..log import Condition
 from ..whatsapp import linked_in
 from .base import following, new_session_id
@@ -163,6 +163,7 @@ class RouteCommands(ExpiryCommands):
         waits: e.ResetRule | None,
     ) -> Resolved:
         payloads: list[e.Payload] = []
+        events: list[Event] = []
         if state.ended:
             payloads.append(e.SessionReopened())
         group, thread = self._apart(source.platform)
@@ -170,8 +171,10 @@ class RouteCommands(ExpiryCommands):
         restored = identity_of(state, source, led.key, shared=shared)
         if restored is not None:
             payloads.append(restored)
-        stream = session_stream(state.id)
-        events = [event(stream, state.version + n, each, at_us) for n, each in enumerate(payloads, 1)]
+        if led.session_id not in (None, state.id):
+            events, waiting = self.leaving(led.session_id or "", at_us, ends_it=False)
+            payloads += waiting
+        events += following(state, payloads, at_us)
         cause: e.Cause = "recovery" if choice.session_id is not None else "compression"
         moved = led.lead_to(state.id, cause, candidates=list(choice.candidates))
         if moved is not None:
@@ -202,11 +205,14 @@ class RouteCommands(ExpiryCommands):
         made = new_session_id(at_us)
         self.refuse_existing(made)
         events: list[Event] = []
-        waiting: Sequence[e.TurnQueued] = ()
+        waiting: list[e.TurnQueued] = []
         reset: e.SessionReset | None = None
         cause: e.Cause = "first_message"
+        if led.session_id is not None and (old is None or old.id != led.session_id):
+            events, waiting = self.leaving(led.session_id, at_us, ends_it=False)
         if old is not None and due is not None:
-            events, reset, waiting = self.ending_for(old, due, made, at_us)
+            ending = self.ending_for(old, due, made, at_us)
+            events, reset, waiting = [*events, *ending.events], ending.reset, [*waiting, *ending.waiting]
             cause = CAUSES[due.rule]
         else:
             old, reset, cause = self._ended_before(led)
@@ -267,12 +273,7 @@ class RouteCommands(ExpiryCommands):
         def decision() -> Resumed:
             asked = self.session(session_id)
             target = self.last_of(asked)
-            if not takes_messages(target.source, target.parent_kind):
-                what = target.parent_kind if target.parent_kind in ("delegate", "tool") else target.source
-                raise RuleBroken(
-                    f"session {target.id} is a {what} session: no person's message goes there",
-                    hint="begin a new session, or branch from it",
-                )
+            refuse_run_of_its_own(target.id, target.source, target.parent_kind)
             led = self.route(key)
             at = self.at(at_us)
             events: list[Event] = []
@@ -309,6 +310,7 @@ class RouteCommands(ExpiryCommands):
         """Lead a key to a session, with the cause and what was weighed.
 
         A resume is a person's own choice: it opens the session again, in the same save, however it ended.
+        What waits where the key led before waits on in this one, unless it is over: then it runs where it is.
 
         Args:
             condition: what was read to choose that session. If any of it has moved since, nothing is
@@ -316,17 +318,22 @@ class RouteCommands(ExpiryCommands):
 
         Raises:
             NoSuchSession: there is none of this id. VersionConflict: `condition` does not hold.
+            RuleBroken: no person's message goes there.
         """
 
         def decision() -> Saved:
             state = self.session(session_id)
+            refuse_run_of_its_own(state.id, state.source, state.parent_kind)
             led = self.route(key)
             at = self.at(at_us)
             reopened = state.resume() if cause == "resume" else None
+            mine: list[e.Payload] = [] if reopened is None else [reopened]
             moved = led.lead_to(session_id, cause, candidates=list(candidates), evidence=list(evidence))
             events: list[Event] = []
-            if reopened is not None:
-                events.append(event(session_stream(session_id), state.version + 1, reopened, at))
+            if led.session_id not in (None, state.id) and (reopened is not None or not state.over):
+                events, waiting = self.leaving(led.session_id or "", at, ends_it=False)
+                mine += waiting
+            events += following(state, mine, at)
             if moved is not None:
                 events.append(self.rerouted(led, moved, at))
             return Saved(session_id, self.save_events(events, condition=condition))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from ...domain import events as e
-from ...domain import session
+from ...domain import session, turns
 from ...domain.events import Event, session_stream
+from ...domain.recovery import refuse_run_of_its_own
+from ...domain.ids import refuse_unsafe_identity
 from ...domain.session import Session
 from ...domain.titles import clean_title
 from ..decisions import Saved, event
-from .base import new_session_id, usable
+from .base import Closed, following, new_session_id, queued_in, usable
 from .resetting import Resetting
 
 _RULES: dict[e.Cause, e.ResetRule] = {"reset": "person", "idle": "idle", "daily": "daily"}
@@ -39,7 +41,8 @@ class SessionCommands(Resetting):
         Args:
             source: cli, telegram, … (REFERENCE.md 1.2).
             key: the routing key of the chat; a session that it led to before ends hard where
-                `cause` is a reset (by a person, idle or daily).
+                `cause` is a reset (by a person, idle or daily). What waits there waits on in this one,
+                unless a person's reset clears it.
             title: what it is called from the start, such as one that waited for the first message.
             if_taken: where another session holds the title: refuse, take the next number (`plan #2`, as
                 a run of a scheduled job does), or begin without one.
@@ -48,11 +51,15 @@ class SessionCommands(Resetting):
 
         Raises:
             SessionExists, TitleTaken, BadTitle, VersionConflict, …
+            RuleBroken: a key for a run of its own (cron, subagent, tool, a delegate).
         """
         at = self.at(at_us)
         made = usable(session_id or new_session_id(at))
         created = session.created(source, key=key, parent=parent, parent_kind=parent_kind, **identity)
+        refuse_unsafe_identity(created)
         wanted = None if title is None else clean_title(title)
+        if key is not None:
+            refuse_run_of_its_own(made, source, created.parent_kind)
 
         def decision() -> Saved:
             self.refuse_existing(made)
@@ -63,6 +70,9 @@ class SessionCommands(Resetting):
                 led = self.route(key)
                 if cause in _RULES and led.session_id is not None:
                     events += self.reset_by(_RULES[cause], led.session_id, made, at, after=events)
+                elif led.session_id is not None:
+                    left, waiting = self.leaving(led.session_id, at, ends_it=False)
+                    events += [*left, *queued_in(made, waiting, at, after=events)]
                 moved = led.lead_to(made, cause)
                 if moved is not None:
                     events.append(self.rerouted(led, moved, at))
@@ -79,12 +89,27 @@ class SessionCommands(Resetting):
             return self.titling(fresh, self.next_title(title), at_us, by="lineage")
         return self.titling(fresh, title, at_us)
 
-    def end_session(self, session_id: str, reason: str, *, at_us: int | None = None) -> Saved:
-        """End a session; a hard reason beats a soft one, else the first end stands and nothing is written."""
-        return self.change_session(session_id, lambda state: state.end(reason), at_us)
+    def end_session(self, session_id: str, reason: str, *, at_us: int | None = None) -> Closed:
+        """End a session; a hard reason beats a soft one, else the first end stands and nothing is written.
+
+        What waits in one that ends for good is cleared in the same save, and named in the answer; after a
+        soft end it still runs.
+        """
+
+        def decision() -> Closed:
+            state = self.session(session_id)
+            ended = state.end(reason)
+            if ended is None:
+                return Closed(session_id, ())
+            cleared = turns.cleared(state.turns, "person") if ended.hard else None
+            payloads = [ended] if cleared is None else [cleared, ended]
+            saved = self.save_events(following(state, payloads, self.at(at_us)))
+            return Closed(session_id, saved, () if cleared is None else tuple(cleared.turns))
+
+        return self.decide(decision)
 
     def reopen_session(self, session_id: str, *, at_us: int | None = None) -> Saved:
-        """Take a soft end back.
+        """Take a soft end back, and a stop: what waits may run.
 
         Raises:
             SessionOver: it ended hard, or a continuation took over.

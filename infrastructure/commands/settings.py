@@ -23,6 +23,8 @@ COUNTS = (
     "api_call_count",
 )
 COSTS = ("estimated_cost_usd", "actual_cost_usd")
+MOST = 1 << 53
+"""More of anything nobody has used; a number beyond it is none that every program reads alike."""
 _WHOSE = ("billing_provider", "billing_base_url", "billing_mode", "task")
 
 
@@ -180,11 +182,13 @@ def _number(where: str, name: str, value: object) -> int | float | None:
     if (
         not isinstance(value, bool)
         and isinstance(value, int | float if money else int)
-        and 0 <= value < 1 << 63
+        and 0 <= value <= MOST
     ):
         return float(value) if money else value
     wanted = "an amount in US dollars" if money else "a whole number"
-    raise BadUsage(f"{where}: {name} is {wanted} from 0 on, not {value!r}", hint="nothing was written")
+    raise BadUsage(
+        f"{where}: {name} is {wanted} from 0 to {MOST}, not {str(value)[:60]}", hint="nothing was written"
+    )
 
 
 def _says_nothing(payload: e.UsageRecorded) -> bool:

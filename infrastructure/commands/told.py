@@ -8,7 +8,7 @@ import msgspec
 
 from ...domain.context import compression, copied
 from ...domain.errors import ProjectionDamaged, VersionConflict
-from ...domain.events import MessageAppended
+from ...domain.events import MessageAppended, session_stream
 from ...domain.session import Session
 from ...projections.base import Connection
 from ...projections.context import appended, lines
@@ -47,6 +47,8 @@ class ToldCommands(Commands):
                 f"session {state.id} has moved on to version {row[0]}", hint="nothing was written; try again"
             )
         if row is None or row[0] < state.version:
+            if self.event_log.stream_version(session_stream(state.id)) > state.version:
+                raise VersionConflict(f"session {state.id} was deleted just now", hint="try again")
             raise ProjectionDamaged(
                 f"the messages of session {state.id} cannot be read as the log has them; nothing was written",
                 hint="tell them again with: retold projections rebuild transcripts",

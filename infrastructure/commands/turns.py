@@ -14,16 +14,18 @@ import msgspec
 
 from ...domain import events as e
 from ...domain import inbound, session, turns
-from ...domain.errors import BadUsage, RuleBroken, Suspended, TurnOver
+from ...domain.errors import BadUsage, NoSuchSession, RuleBroken, Suspended, TurnOver
 from ...domain.events import Event, Payload, Recorded, session_stream
 from ...domain.gateway import stream as gateway_stream
 from ...domain.inbound import Update
+from ...domain.recovery import takes_messages
+from ...domain.route import Route
 from ...domain.session import Session
 from ...domain.text import is_blank, scrub
 from ...domain.turns import Lane, Outcome, Turns
 from ..decisions import Saved, event
-from ..streams import inbox_stream
-from .base import Commands
+from ..streams import inbox_stream, route_stream
+from .base import Closed, Commands, following
 
 LEASE_S = 120.0
 """So long a turn counts as under way without being renewed."""
@@ -50,7 +52,7 @@ class Begun(Saved, frozen=True):
 
 
 class Queued(Saved, frozen=True):
-    """A turn waits.
+    """A turn waits in `session_id`: the session that was named, or the one that its chat went on to since.
 
     Attributes:
         waiting: how many wait now, this one included: the N of "(N queued)".
@@ -228,6 +230,8 @@ class TurnCommands(Commands):
     ) -> Queued:
         """Let a turn wait until those before it are over; once this returns, it will run, and once.
 
+        Where the chat has left the session for another since, it waits there, and the answer names it.
+
         Args:
             lane: "slot" for a plain message, which a newer one replaces and which runs first;
                 "overflow" for what was queued on purpose (/queue), each a turn of its own, in order.
@@ -246,34 +250,44 @@ class TurnCommands(Commands):
             delivered = self._delivery(update, session_id)
             if isinstance(delivered, Recorded):
                 return self._queued_before(delivered)
-            state = self._taking_turns(session_id)
+            state = self._where_its_chat_is(session_id)
             before = self._turn_event(session_id, "queued", chosen)
+            before = before or self._turn_event(state.id, "queued", chosen)
             waits = any(each.turn == chosen for each in state.turns.waiting)
             if before is not None or waits:
                 at_position = () if before is None else (before.position,)
                 waiting = len(state.turns.waiting)
-                return Queued(session_id, at_position, turn=chosen, waiting=waiting, repeated=True)
+                return Queued(state.id, at_position, turn=chosen, waiting=waiting, repeated=True)
             at = self.at(at_us)
             self._refuse_started(state, chosen, at)
             payload = turns.queue(
                 state.turns,
                 chosen,
                 text,
-                session_id=session_id,
+                session_id=state.id,
                 lane=lane,
                 cap=self.config.queue.cap,
                 about=about,
             )
             events = self.turn_events(state, [payload], at)
-            events += self._taken(update, delivered, session_id, chosen, at)
+            events += self._taken(update, delivered, state.id, chosen, at)
             waiting = len(turns.evolve(state.turns, payload, at).waiting)
-            return Queued(session_id, self._save(state, events, at), chosen, waiting, payload.replaces)
+            return Queued(state.id, self._save(state, events, at), chosen, waiting, payload.replaces)
 
         return self.decide(decision)
 
-    def clear_queue(self, session_id: str, *, at_us: int | None = None) -> Saved:
-        """Nothing of what waits will run; the running turn is not touched."""
-        return self.change_session(session_id, lambda state: turns.cleared(state.turns, "person"), at_us)
+    def clear_queue(self, session_id: str, *, at_us: int | None = None) -> Closed:
+        """Nothing of what waits will run, and the answer names it; the running turn is not touched."""
+
+        def decision() -> Closed:
+            state = self.session(session_id)
+            cleared = turns.cleared(state.turns, "person")
+            if cleared is None:
+                return Closed(session_id, ())
+            saved = self.save_events(following(state, [cleared], self.at(at_us)))
+            return Closed(session_id, saved, tuple(cleared.turns))
+
+        return self.decide(decision)
 
     def queue_of(self, session_id: str) -> Turns:
         """What runs in a session and what waits there, in the order in which it will run."""
@@ -373,6 +387,37 @@ class TurnCommands(Commands):
     def _taking_turns(self, session_id: str) -> Session:
         state = self.session(session_id)
         _refuse_closed(state)
+        return state
+
+    def _where_its_chat_is(self, session_id: str) -> Session:
+        """The session in which a turn is to wait: the one that is named, or where its chat has gone since."""
+        state = self.session(session_id)
+        if state.successor is None and state.key is not None:
+            led = self.route(state.key)
+            if led.session_id not in (None, state.id) and self._led_before(led, state.id):
+                state = self._taking_over(led.session_id) or state
+        _refuse_closed(state)
+        return state
+
+    def _led_before(self, led: Route, session_id: str) -> bool:
+        """Whether a key ever led to a session; it never did to a branch beside the chat."""
+        told = self.event_log.stream_events(route_stream(self.identity, led.key))
+        moves = (each.payload for each in told)
+        return any(isinstance(each, e.SessionRerouted) and each.session_id == session_id for each in moves)
+
+    def _taking_over(self, session_id: str | None) -> Session | None:
+        """Where a session goes on; None where what is said there is said to nobody."""
+        seen: set[str] = set()
+        state: Session | None = None
+        while session_id is not None and session_id not in seen:
+            seen.add(session_id)
+            try:
+                state = self.session(session_id)
+            except NoSuchSession:
+                return None
+            session_id = state.successor
+        if state is None or state.over or not takes_messages(state.source, state.parent_kind):
+            return None
         return state
 
     def _refuse_started(self, state: Session, turn: str, at_us: int) -> None:

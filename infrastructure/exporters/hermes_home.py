@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shlex
@@ -33,6 +34,13 @@ class Copies(msgspec.Struct, frozen=True):
     back: tuple[str, ...]
 
 
+class Wrote(msgspec.Struct):
+    """What was written since the last look: columns by session, and entries by key (None: taken out)."""
+
+    sessions: dict[str, dict[str, Any]] = {}
+    routes: dict[str, Mapping[str, Any] | None] = {}
+
+
 class HermesWriter:
     """The database of a Hermes home, in one transaction, and its mirror."""
 
@@ -42,6 +50,12 @@ class HermesWriter:
         self.mirror_path = home / "sessions" / "sessions.json"
         self.columns = {name for _, name, *_ in db.execute("PRAGMA table_info(sessions)")}
         self.has_routes = bool(list(db.execute("PRAGMA table_info(gateway_routing)")))
+        self._wrote = Wrote()
+
+    def wrote(self) -> Wrote:
+        """What was written since this was asked last."""
+        wrote, self._wrote = self._wrote, Wrote()
+        return wrote
 
     def session(self, session_id: str) -> dict[str, Any] | None:
         """A session's row by column name."""
@@ -55,6 +69,7 @@ class HermesWriter:
         if known:
             names = ", ".join(f'"{name}" = ?' for name in known)
             self.db.execute(f"UPDATE sessions SET {names} WHERE id = ?", (*known.values(), session_id))
+            self._wrote.sessions.setdefault(session_id, {}).update(known)
 
     def scope(self) -> str:
         """The routing scope that Hermes reads here: the home's own, else the one that was written last."""
@@ -80,6 +95,7 @@ class HermesWriter:
 
     def set_entry(self, scope: str, key: str, entry: Mapping[str, Any] | None) -> None:
         """Another routing entry, or none."""
+        self._wrote.routes[key] = entry
         if not self.has_routes:
             return
         if entry is None:
@@ -152,11 +168,15 @@ def copied(writer: HermesWriter) -> Copies:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     database = _database(writer.home)
     beside = _free(database.with_name(f"{database.name}.before-repair-{stamp}"))
+    aside = beside.with_name(f".{beside.name}")
     try:
-        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        shutil.copymode(database, beside)
-        with translated(str(beside)):
-            to = connect(beside, flags=READ_WRITE | CREATE)
+        for file in (database, writer.mirror_path):
+            for left in file.parent.glob(f".{glob.escape(file.name)}.before-repair-*"):
+                left.unlink()  # of one that was killed: nobody else copies what is held
+        os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        shutil.copymode(database, aside)
+        with translated(str(aside)):
+            to = connect(aside, flags=READ_WRITE | CREATE)
             try:
                 with to.backup("main", writer.db, "main") as copy:
                     while not copy.done:
@@ -164,19 +184,36 @@ def copied(writer: HermesWriter) -> Copies:
                 to.pragma("journal_mode", "DELETE")
             finally:
                 to.close()
+        _settle(aside, beside)
         back = [
             f"rm -f {shlex.quote(str(database))}-wal {shlex.quote(str(database))}-shm",
             f"cp -p {shlex.quote(str(beside))} {shlex.quote(str(database))}",
         ]
         if writer.mirror_path.is_file():
             kept = _free(writer.mirror_path.with_name(f"{writer.mirror_path.name}.before-repair-{stamp}"))
-            shutil.copy2(writer.mirror_path, kept)
+            part = kept.with_name(f".{kept.name}")
+            shutil.copy2(writer.mirror_path, part)
+            _settle(part, kept)
             back.append(f"cp -p {shlex.quote(str(kept))} {shlex.quote(str(writer.mirror_path))}")
     except OSError as error:
         raise NoRoom(
             f"a copy of {database} cannot be written: {error.strerror}", hint="nothing was changed"
         ) from error
+    finally:
+        aside.unlink(missing_ok=True)
     return Copies(beside, tuple(back))
+
+
+def _settle(part: Path, whole: Path) -> None:
+    """Give a file its name once all of it is on disk."""
+    for path, flags in ((part, os.O_RDONLY), (part.parent, os.O_RDONLY)):
+        handle = os.open(path, flags)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if path == part:
+            part.rename(whole)
 
 
 def refuse_held(database: Path) -> None:

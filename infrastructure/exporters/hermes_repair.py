@@ -17,6 +17,7 @@ from ...domain.errors import BadUsage, NoRoom
 from ...domain.events import Recorded
 from ..importers.hermes_run import readable
 from ..sqlite import one
+from .carried import Carry, Note, here_of, notes_of, record
 from .hermes_home import Copies, HermesWriter, copied, held
 
 if TYPE_CHECKING:
@@ -58,10 +59,22 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """One repair that stands here: the events of its save, and what its sessions came to be."""
+    """A repair of sessions of this home.
+
+    Attributes:
+        saved: the events of its save.
+        undo: the save that took it back here; None where it stands.
+        notes: what it wrote in the home when it was carried.
+    """
 
     saved: tuple[Recorded, ...]
-    store: str
+    undo: int | None
+    notes: tuple[Note, ...]
+
+    @property
+    def position(self) -> int:
+        """The save that is carried: the repair's own, or the one that took it back."""
+        return self.saved[0].position if self.undo is None else self.undo
 
 
 class Held(Exception):
@@ -70,6 +83,9 @@ class Held(Exception):
 
 def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
     """Make every repair that stands here in `home`, too: one transaction, each repair verified again.
+
+    One that was carried before and was undone here since is taken back there. What is written is noted
+    here as last seen in the home, so that the next import finds no change in it.
 
     A copy of the database, and of the mirror, is made first. A repair that the home has already is
     passed over; one that it contradicts is left out and named.
@@ -81,21 +97,21 @@ def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
     home = home.resolve()
     engine.projector.catch_up()
     store = _store_of(engine, home)
-    repairs = list(_standing(engine, store))
+    repairs = sorted(_repairs(engine, store), key=lambda each: each.undo is None)
     with held(home) as writer:
         refused: list[str] = []
         writer.db.execute("BEGIN IMMEDIATE")
         try:
             mirrored = writer.mirror()
             mirror = None if mirrored is None else dict(mirrored)
-            done = _make(engine, writer, repairs, refused, mirror)
+            done = [line for each in _make(engine, writer, repairs, refused, mirror) for line in each.done]
             writer.db.execute("ROLLBACK")
             if not done:
                 return Carried(str(home), refused=tuple(refused))
             copies = copied(writer)
             writer.db.execute("BEGIN IMMEDIATE")
             mirror = None if mirrored is None else dict(mirrored)
-            _make(engine, writer, repairs, [], mirror)
+            carries = _make(engine, writer, repairs, [], mirror)
             writer.db.execute("COMMIT")
         except apsw.Error as error:
             if writer.db.in_transaction:
@@ -107,8 +123,12 @@ def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
             if writer.db.in_transaction:
                 writer.db.execute("ROLLBACK")
             raise
+        if writer.has_routes:
+            record(engine, store, carries)
         if mirror is not None and mirror != mirrored:
             _mirrored(writer, mirror, copies)
+        if not writer.has_routes:  # then the mirror alone says where a key leads
+            record(engine, store, carries)
     return Carried(str(home), tuple(done), tuple(refused), str(copies.database), copies.back)
 
 
@@ -138,12 +158,12 @@ def _store_of(engine: SessionEngine, home: Path) -> str:
     return known[name]
 
 
-def _standing(engine: SessionEngine, store: str) -> Iterator[Repair]:
-    """The saves that repaired something of this store and were not undone since, oldest first."""
+def _repairs(engine: SessionEngine, store: str) -> Iterator[Repair]:
+    """The repairs of this store that stand, and those that were carried and undone since, oldest first."""
     log, after = engine.event_log, 0
     saves: dict[int, None] = {}
     while found := log.read(after, topics=_TOPICS):
-        saves.update({each.save: None for each in found if _repairs(each)})
+        saves.update({each.save: None for each in found if _is_repair(each)})
         after = found[-1].position
     ours = {
         session_id
@@ -154,13 +174,16 @@ def _standing(engine: SessionEngine, store: str) -> Iterator[Repair]:
         )
     }
     for save in saves:
-        saved = engine.save_of(save)
-        touched = {each.session_id for each in saved if each.stream.startswith("session:")}
-        if touched <= ours and not _undone(engine, save):
-            yield Repair(tuple(saved), store)
+        saved = tuple(engine.save_of(save))
+        if not {each.session_id for each in saved if each.stream.startswith("session:")} <= ours:
+            continue
+        undo = _undo_of(engine, save)
+        notes = () if undo is None else tuple(notes_of(engine, saved, store))
+        if undo is None or notes:
+            yield Repair(saved, undo, notes)
 
 
-def _repairs(event: Recorded) -> bool:
+def _is_repair(event: Recorded) -> bool:
     match event.payload:
         case e.SessionRerouted(cause="repair") | e.RouteClosed(cause="repair"):
             return True
@@ -170,12 +193,14 @@ def _repairs(event: Recorded) -> bool:
             return False
 
 
-def _undone(engine: SessionEngine, save: int) -> bool:
+def _undo_of(engine: SessionEngine, save: int) -> int | None:
+    """The save that took another back, and stands."""
     rows = engine.event_log.reader().execute(
-        "SELECT DISTINCT save FROM events WHERE caused_by = ? AND save > ?", (save, save)
+        "SELECT DISTINCT save FROM events WHERE caused_by = ? AND save > ? AND source_ref IS NULL",
+        (save, save),
     )
     undos: list[Any] = rows.fetchall()
-    return any(not _undone(engine, undo) for (undo,) in undos)
+    return next((undo for (undo,) in undos if _undo_of(engine, undo) is None), None)
 
 
 # --- one repair --------------------------------------------------------------------------------------
@@ -187,17 +212,43 @@ def _make(
     repairs: list[Repair],
     refused: list[str],
     mirror: dict[str, Any] | None,
-) -> list[str]:
-    """All repairs, inside a transaction that is open; what was changed, a sentence each."""
-    done: list[str] = []
+) -> list[Carry]:
+    """All repairs, inside a transaction that is open; what each came to, where it changed anything."""
+    carries: list[Carry] = []
     for number, each in enumerate(repairs):
         writer.db.execute(f"SAVEPOINT repair_{number}")
+        writer.wrote()
         try:
-            done += _one(engine, writer, each, mirror)
+            done = (_one if each.undo is None else _back)(engine, writer, each, mirror)
+            if done:
+                carries.append(Carry(each.position, tuple(done), writer.wrote()))
         except Held as why:
             writer.db.execute(f"ROLLBACK TO repair_{number}")
-            refused.append(f"#{each.saved[0].position} was left out: {why}")
+            refused.append(f"#{each.position} was left out: {why}")
         writer.db.execute(f"RELEASE repair_{number}")
+    return carries
+
+
+def _back(
+    engine: SessionEngine, writer: HermesWriter, repair: Repair, mirror: dict[str, Any] | None
+) -> list[str]:
+    """Put back what a repair had written there and what stands there still; it was undone here."""
+    done: list[str] = []
+    for note in repair.notes:
+        if note.key is not None:
+            entry = writer.entry(writer.scope(), note.key) or (mirror or {}).get(note.key)
+            leads_to = entry.get("session_id") if isinstance(entry, dict) else None
+            here = engine.route(note.key).session_id
+            if leads_to == note.leads_to != here:
+                done += _lead(engine, writer, note.key, here, mirror)
+            continue
+        row, ours = writer.session(note.session_id), here_of(engine, note.session_id)
+        if row is None or ours is None:
+            continue
+        back = {n: ours[n] for n, v in note.columns.items() if row.get(n) == v != ours.get(n) and n in ours}
+        if back:
+            writer.set(note.session_id, back)
+            done.append(f"{note.session_id} is as it was before #{repair.saved[0].position}")
     return done
 
 

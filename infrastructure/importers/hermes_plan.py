@@ -188,9 +188,25 @@ class Plan:
         """What the session is to its parent, where that has shown only since it was first seen."""
         parent, known = self._edges.get(plan.id, (None, None))
         again = kind_again(known, kind)
-        if parent is None or parent != plan.parent or again == known:
+        if parent is None or parent != plan.parent or again == known or self._is_chosen(plan, known):
             return []
         return [e.SourceRowChanged("session", plan.id, {PARENT_KIND: again})]
+
+    def _is_chosen(self, plan: SessionPlan, kind: ParentKind | None) -> bool:
+        """Whether a person's word made the session what it is to its parent, and not what the home says."""
+        told: object = None
+        for event in self.run.log.stream_events(plan.stream, without_messages=True):
+            match event.payload:
+                case e.SessionCreated(parent_kind=judged) if event.source_ref is not None:
+                    told = judged
+                case e.SourceRowChanged(changes=changes, conflicts=conflicts) if (
+                    event.source_ref is not None and "parent_session_id" not in conflicts
+                ):
+                    told = changes.get(PARENT_KIND, told)
+                case _:
+                    pass
+        self.run.writer.version(plan.stream)  # refuses what came after the plan
+        return kind != (told or "child")
 
     def _changes(self, plan: SessionPlan, row: Row, kind: ParentKind | None) -> list[Payload]:
         assert plan.seen is not None
@@ -233,16 +249,21 @@ class Plan:
         return session_continued(row, self._here(plan), child, row_id=plan.id)
 
     def continuation(self, plan: SessionPlan, row: Row) -> str | None:
-        """The first child that compression made of it."""
+        """The first child that compression made of it, but for those that a person took out of the line."""
         if row.get("end_reason") != COMPRESSION:
             return None
         made: list[tuple[float, int, str]] = []
         for child in self._children.get(plan.id, ()):
             its = unpacked(child.row)
-            if parent_kind(its, row) == "continuation":
+            if parent_kind(its, row) == "continuation" and not self._is_put_out(plan, child):
                 began = its.get("started_at")
                 made.append((began if isinstance(began, float) else 0.0, child.number, child.id))
         return min(made)[2] if made else None
+
+    def _is_put_out(self, plan: SessionPlan, child: SessionPlan) -> bool:
+        """Whether a person said that a child does not continue the session."""
+        parent, known = self._edges.get(child.id, (None, None))
+        return parent == plan.id and known != "continuation" and self._is_chosen(child, known)
 
     def _name_circles(self) -> None:
         plans = self.run.plans

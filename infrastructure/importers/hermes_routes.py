@@ -100,10 +100,10 @@ def _tell(run: Run, entry: Entry, before: Seen | None) -> None:
     moved_there = was_led_to != entry.session_id
     moved_here = here != was_led_to
     if here == entry.session_id or not moved_there:
-        payload: e.Payload = _changed(run, entry, [])
+        payload: e.Payload = entry_changed(run.store, entry, [])
     elif moved_here:
         payload = msgspec.structs.replace(
-            _changed(run, entry, ["session_id", "entry_json"]), ours={"session_id": here}
+            entry_changed(run.store, entry, ["session_id", "entry_json"]), ours={"session_id": here}
         )
         run.findings.conflict(
             f"route {entry.key}: leads to {entry.session_id} in the source, and here to"
@@ -124,12 +124,13 @@ def _tell(run: Run, entry: Entry, before: Seen | None) -> None:
     run.writer.add(run.told(stream, payload, entry.key, at_us=at_us))
 
 
-def _changed(run: Run, entry: Entry, conflicts: list[str]) -> e.SourceRowChanged:
+def entry_changed(store: str, entry: Entry, conflicts: list[str]) -> e.SourceRowChanged:
+    """What a store says of a key now, where that leads it nowhere else here."""
     changes: dict[str, Any] = {"session_id": entry.session_id, "entry_json": entry.text}
     for column in ("created", "updated"):
         if (value := getattr(entry, f"{column}_us")) is not None:
             changes[f"entry_{column}_us"] = value
-    return e.SourceRowChanged("route", entry.key, changes, conflicts, store=run.store)
+    return e.SourceRowChanged("route", entry.key, changes, conflicts, store=store)
 
 
 def _tell_gone(run: Run, key: str, before: Seen) -> None:
@@ -160,7 +161,7 @@ def _entries(run: Run) -> tuple[dict[str, Entry], set[str]]:
     for row in _own_scope(run):
         key, text = row.get("session_key"), row.get("entry_json")
         name = as_text(key) or repr(key)
-        entry = _entry(key, text, time_us(row.get("updated_at")))
+        entry = entry_of(key, text, time_us(row.get("updated_at")))
         if isinstance(entry, Entry):
             found[entry.key] = entry
         else:
@@ -188,7 +189,7 @@ def _fill_from_mirror(run: Run, found: dict[str, Entry], doubtful: set[str]) -> 
                     " the table wins"
                 )
             continue
-        entry = _entry(key, _text_of(key, value), None)
+        entry = entry_of(key, _text_of(key, value), None)
         if isinstance(entry, Entry):
             found[key] = entry
             run.findings.differs(f"{key}: only in sessions.json, taken from there")
@@ -210,7 +211,7 @@ def _text_of(key: str, value: object) -> str | None:
         return None  # half a surrogate (JSON escapes may spell one), or a number beyond 64 bits
 
 
-def _entry(key: object, text: object, at_us: int | None) -> Entry | str:
+def entry_of(key: object, text: object, at_us: int | None) -> Entry | str:
     """The entry, or why it is none."""
     if not isinstance(key, str):
         return "its key is no valid text"

@@ -247,6 +247,21 @@ def test_a_jump_back_among_sessions_with_keys_is_mended_by_leading_the_key(run: 
     assert again_found["kind"] == "jumped_back"
 
 
+def test_what_waits_in_a_chat_that_is_unrouted_is_named(run: Run, home: Path) -> None:
+    from retold.infrastructure.engine import open_home
+
+    key = "agent:main:telegram:dm:77"
+    with open_home(home) as engine:
+        engine.create_session("telegram", session_id="chat", key=key)
+        for turn in ("t1", "t2"):
+            engine.enqueue("chat", "later", turn=turn, lane="overflow")
+
+    said = run("sessions", "unroute", key)
+
+    assert "What waited in chat will not run: t1, t2." in said.stdout
+    assert run("sessions", "unroute", key, "--json").json["cleared"] == []
+
+
 def test_every_kind_is_cured_here() -> None:
     text = Path(__file__).read_text("utf-8")
 

@@ -159,3 +159,17 @@ def test_no_home_is_made_where_there_is_none(run: Run, tmp_path: Path, argv: lis
 
     assert (done.exit_code, done.json["error"]["kind"]) == (2, "no_such_home")
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_is_erased_names_the_backups_beside_the_home_that_hold_it_still(run: Run, home: Path) -> None:
+    assert "beside" not in run("forget", "boat-1", "3", "--yes").stderr
+    kept = [
+        home.with_name(f"{home.name}.{name}")
+        for name in ("before-repair-20260501-120000", "before-restore.1")
+    ]
+    for each in kept:
+        each.mkdir()
+        (each / "events.db").touch()
+    for argv in (("forget", "--text", "word", "--yes"), ("sessions", "delete", "boat-1", "--now", "--yes")):
+        done = run(*argv)
+        assert all(str(each) in done.stderr for each in kept), done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,52 @@ def test_two_histories_are_refused_until_one_is_chosen(run: Run, imported: Path)
     assert refused.stdout.endswith("Repaired 0 of 1 session(s).\n")
     assert chosen.exit_code == 0
     assert f"    the chat goes on in {TWICE['routed_to_now']}\n" in chosen.stdout
+
+
+def test_each_choice_is_a_command_that_can_be_pasted(run: Run, imported: Path) -> None:
+    refused = run(*REPAIR, "--apply", "--yes", TWICE["orphan"], "--home", imported)
+    named = [line.split("retold ")[1] for line in refused.stdout.splitlines() if "--choose" in line]
+
+    assert [shlex.split(each)[4:] for each in named] == [
+        ["--choose", TWICE["orphan"], "--home", str(imported)],
+        ["--choose", TWICE["routed_to_now"], "--home", str(imported)],
+    ]
+    assert run(*shlex.split(named[0]), "--yes").exit_code == 0
+
+
+def test_another_choice_after_a_repair_is_refused_and_says_how(run: Run, imported: Path) -> None:
+    apply = (*REPAIR, "--apply", "--yes", LINEAGE["orphan"])
+    run(*apply)
+    before = head(imported)
+    other = run(*apply, "--choose", LINEAGE["routed_to_now"])
+    same = run(*apply, "--choose", LINEAGE["orphan"])
+
+    assert other.exit_code == 3
+    assert "owns" in other.stdout
+    assert f"not in {LINEAGE['routed_to_now']}\n" in other.stdout
+    assert f"retold sessions route {LINEAGE['adopts_key']} {LINEAGE['routed_to_now']}" in other.stdout
+    assert (same.exit_code, head(imported)) == (0, before)
+
+
+def test_a_plan_that_names_another_donor_or_key_after_a_repair_is_refused(
+    run: Run, imported: Path, tmp_path: Path
+) -> None:
+    run(*REPAIR, "--apply", "--yes", LINEAGE["orphan"])
+    plan, donor = tmp_path / "plan.json", LINEAGE["predecessor"]
+    for wrong in ({"from": donor, "key": "agent:main:x:dm:9"}, {"from": LINEAGE["routed_to_now"]}):
+        plan.write_text(json.dumps({"adopt": [{"orphan": LINEAGE["orphan"], **wrong}]}))
+        done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
+        assert (done.exit_code, "✓" in done.stdout) == (3, False), done
+    plan.write_text(json.dumps({"adopt": [{"orphan": LINEAGE["orphan"], "from": donor}]}))
+    assert run(*REPAIR, "--apply", "--yes", "--plan", plan).exit_code == 0
+
+
+def test_where_nothing_is_repaired_no_backup_is_taken(run: Run, imported: Path) -> None:
+    done = run(*REPAIR, "--apply", "--yes", TWICE["orphan"])
+
+    assert done.stdout.endswith("Repaired 0 of 1 session(s).\n")
+    assert backups(imported) == []
+    assert "A backup" not in done.stderr
 
 
 def test_what_no_rule_may_decide_a_person_may(run: Run, imported: Path) -> None:

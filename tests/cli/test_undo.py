@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +46,7 @@ def test_json_tells_what_was_undone_by_which_events(run: Run, engine: SessionEng
         "sessions": ["a"],
         "keys": [],
         "left": [],
+        "carried_into": [],
     }
 
 
@@ -77,3 +80,22 @@ def test_why_says_that_a_route_was_put_back(run: Run, engine: SessionEngine) -> 
 
     assert run("why", K, "--json").json["decision"]["cause"] == "undo"
     assert "undo" in run("why", K).stdout
+
+
+def test_a_repair_that_was_carried_names_the_home_and_the_way_back_there(
+    run: Run, tmp_path: Path, hermes_home: Path
+) -> None:
+    at = ("--home", tmp_path / "imported")
+    repair = ("sessions", "repair-routing")
+    run("import", "hermes", hermes_home, *at)
+    run(*repair, "--apply", "--yes", "--into", hermes_home, *at)
+    led = [json.loads(line) for line in run("log", "--json", *at).stdout.splitlines()]
+    repaired = next(each["position"] for each in led if each["payload"].get("cause") == "repair")
+    done = run("undo", str(repaired), *at)
+    way = done.stderr.split("takes it back there, too: retold ")[1].splitlines()[0]
+
+    assert (done.exit_code, f"It was carried into {hermes_home}" in done.stderr) == (0, True)
+    back = run(*shlex.split(way))
+    assert back.exit_code == 0
+    assert "is as it was before #" in back.stdout
+    assert "Nothing was to be changed" in run(*shlex.split(way)).stdout

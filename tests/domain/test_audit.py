@@ -566,6 +566,7 @@ def test_two_continuations_are_one_finding_and_no_jump(story: Story) -> None:
     ],
 )
 def test_a_continuation_of_another_identity_is_crossed(story: Story, identity: dict[str, Any]) -> None:
+    identity = dict(identity)
     key = identity.pop("key")
     story.talk("p", K, 1, ended=2, end_reason="compression", chat_id="1001", user_id="501")
     story.talk("c", key, 2, parent_id="p", parent_kind="continuation", **identity)

@@ -160,3 +160,49 @@ def test_the_choice_is_plain_and_does_not_hang_on_the_order(found: list[Claimant
     assert choice.session_id == (best.id if best else None)
     assert choice == recover(found, "telegram")
     assert {each.session_id for each in choice.candidates} == {each.id for each in found}
+
+
+def test_what_was_weighed_stands_newest_first_after_the_chosen_each_with_its_reason() -> None:
+    choice = recover(
+        [
+            claimant("older", 1, 10),
+            claimant("empty", 40),
+            claimant("chosen", 2, 30),
+            claimant("newer", 3, 35, end_reason=min(SETTLED)),
+        ],
+        "telegram",
+    )
+
+    assert [(each.session_id, each.verdict, each.last_active_us) for each in choice.candidates] == [
+        ("chosen", "most recent activity", 30),
+        ("empty", "no messages", None),
+        ("newer", f"done ({min(SETTLED)})", 35),
+        ("older", "in use before that", 10),
+    ]
+
+
+def test_where_only_an_empty_one_is_left_that_is_said() -> None:
+    assert verdicts(claimant("empty", 30))[1] == {"empty": "nothing else is there, and it is open"}
+
+
+def test_what_fenced_all_off_is_named_first() -> None:
+    fence = claimant("fence", 1, 5, ended_us=50, end_reason="idle")
+    choice = recover([claimant("old", 2, 20), fence], "telegram")
+
+    assert choice.session_id is None
+    assert [each.session_id for each in choice.candidates] == ["fence", "old"]
+
+
+def test_a_keyless_session_of_the_chat_is_led_to_only_if_something_was_said() -> None:
+    assert verdicts(claimant("silent", 30, key=None)) == (None, {"silent": "no key and no messages"})
+    assert verdicts(claimant("spoken", 30, 31, key=None))[0] == "spoken"
+
+
+def test_who_bears_the_key_goes_before_who_stands_for_the_chat_without_one() -> None:
+    assert verdicts(claimant("keyed", 1, 5), claimant("keyless", 2, 50, key=None))[1].keys() == {"keyed"}
+
+
+def test_the_end_of_a_run_of_its_own_is_no_fence() -> None:
+    run = claimant("run", 30, 40, source="cron", ended_us=45, end_reason="idle")
+
+    assert verdicts(claimant("old", 1, 10), run)[0] == "old"

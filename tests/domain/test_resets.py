@@ -302,3 +302,45 @@ def test_a_session_that_ended_for_good_or_was_compressed_is_not_reset_again() ->
     assert reset_of(soft, Due("idle"), successor="n", had_activity=True) == e.SessionReset(
         "idle", "n", had_activity=True
     )
+
+
+@pytest.mark.parametrize("mode", ["daily_and_idle", "daily-and-idle"])
+def test_both_ways_to_write_that_both_must_have_come(mode: Mode) -> None:
+    policy = Policy(mode, idle_minutes=30)
+    at = us("2026-05-02 03:50")
+    before, idle = us("2026-05-02 04:00"), us("2026-05-02 04:21")
+
+    assert due(policy, last_active_us=at, now_us=before, zone=Zone("UTC", UTC)) is None
+    found = due(policy, last_active_us=at, now_us=idle, zone=Zone("UTC", UTC))
+    assert found == Due("daily_and_idle", at, us("2026-05-02 04:20"), 30.0, 4, "UTC")
+
+
+def test_each_rule_names_its_own_numbers_and_no_other() -> None:
+    at = us("2026-05-02 03:50")
+    idle = due(
+        Policy("idle", idle_minutes=30), last_active_us=at, now_us=at + DAY, zone=Zone("Asia/Bangkok", UTC)
+    )
+    daily = due(Policy("daily"), last_active_us=at, now_us=at + DAY, zone=Zone("UTC", UTC))
+
+    assert idle == Due("idle", at, at + 30 * MINUTE, 30.0, None, None)
+    assert daily == Due("daily", at, us("2026-05-02 04:00"), None, 4, "UTC")
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "deferred"),
+    [
+        ("03:50", "04:10", True),
+        ("03:50", "04:00", True),  # it ended at the very boundary, which had come
+        ("04:00", "04:10", False),
+        ("03:40", "03:50", False),
+    ],
+)
+def test_a_turn_that_ran_through_the_boundary_put_it_off(began: str, ended: str, deferred: bool) -> None:
+    turn = us(f"2026-05-02 {began}"), us(f"2026-05-02 {ended}")
+    for last in turn:  # what is said as it begins and as it ends counts as said when it began
+        found = due(
+            Policy("daily"), last_active_us=last, now_us=turn[1] + DAY, zone=Zone("UTC", UTC), turn=turn
+        )
+        assert found is not None
+        assert found.boundary_us == us("2026-05-03 04:00" if began == "04:00" else "2026-05-02 04:00")
+        assert found.deferred is deferred

@@ -50,7 +50,8 @@ def prepare(home: Path) -> int:
     with SessionEngine(home, clock=Clock(START_US)) as engine:
         for name, key in (("led", KEY), ("there", OTHER)):
             engine.create_session("telegram", session_id=name, key=key, title=f"title of {name}")
-        for name in ("handed", "runs", "gone", "donor"):
+        engine.create_session("telegram", session_id="runs", key="agent:main:telegram:dm:1004")
+        for name in ("handed", "gone"):
             engine.create_session("cli", session_id=name)
         for number in range(12):
             role = ("user", "assistant")[number % 2]

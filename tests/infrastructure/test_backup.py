@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,3 +187,40 @@ def test_where_it_may_not_go(engine: SessionEngine, home: Path, tmp_path: Path) 
         restore(tmp_path / "empty", tmp_path / "b")
 
     assert back_up(home, tmp_path / "empty").events == engine.head().position
+
+
+def test_what_a_killed_backup_left_is_swept_by_the_next_and_a_running_one_is_not(
+    engine: SessionEngine, home: Path, tmp_path: Path
+) -> None:
+    left, running, other = (tmp_path / name for name in (".to.12.0a1b2c3d", ".to.13.0a1b2c3d", ".to.notes"))
+    for each in (left, running, other):
+        each.mkdir()
+        (each / "events.db").write_bytes(b"half of it")
+        os.utime(each, (0, 0))
+    handle = os.open(running, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        back_up(home, tmp_path / "to")
+    finally:
+        os.close(handle)
+
+    assert (left.exists(), running.exists(), other.exists()) == (False, True, True)
+
+
+def test_backups_of_one_name_at_once_get_a_number_each(
+    engine: SessionEngine, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = tmp_path / "to"
+    proved = backup._proved
+
+    def meanwhile(*args: Any) -> Any:
+        if not to.exists():
+            to.mkdir()
+            (to / "events.db").write_bytes(b"another was first")
+        return proved(*args)
+
+    monkeypatch.setattr(backup, "_proved", meanwhile)
+    first, second = back_up(home, to, numbered=True), back_up(home, to, numbered=True)
+    assert (first.path, second.path) == (f"{to}-2", f"{to}-3")
+    with pytest.raises(BadUsage, match="is not empty"):
+        back_up(home, to)

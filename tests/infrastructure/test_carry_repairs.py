@@ -14,10 +14,12 @@ import pytest
 
 from retold.domain.ends import SUPERSEDED
 from retold.domain.errors import BadUsage, NoRoom, NotAStore, StoreBusy
+from retold.domain.events import SessionRerouted
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.exporters.hermes_home import HermesWriter
 from retold.infrastructure.exporters.hermes_repair import Carried, carry_repairs
 from retold.infrastructure.importers.hermes import import_hermes
+from retold.infrastructure.streams import route_stream
 from retold.tests.infrastructure.importing import ask, edit
 from retold.tests.infrastructure.test_repairs import TRUTH
 
@@ -30,6 +32,14 @@ db.execute(f"PRAGMA journal_mode={sys.argv[2]}")
 db.execute("SELECT count(*) FROM sessions").fetchone()
 print("held", flush=True)
 sys.stdin.readline()
+"""
+_CARRIER = """
+import sys
+from pathlib import Path
+from retold.infrastructure.engine import open_home
+from retold.infrastructure.exporters.hermes_repair import carry_repairs
+with open_home(Path(sys.argv[1])) as engine:
+    carry_repairs(engine, Path(sys.argv[2]))
 """
 
 
@@ -93,6 +103,57 @@ def test_what_was_carried_comes_back_as_no_change(engine: SessionEngine, hermes_
     assert engine.route_of(KEY) == ORPHAN
 
 
+def test_what_was_carried_is_known_as_ours_and_its_undo_stands(
+    engine: SessionEngine, hermes_home: Path
+) -> None:
+    carry_repairs(engine, hermes_home)
+    undone = engine.undo(_repair_of(engine))
+    report = import_hermes(engine, hermes_home)
+
+    assert undone.carried == (str(hermes_home),)
+    assert (report.taken, report.conflicts) == ({}, [])
+    assert engine.route_of(KEY) == WRONG
+    assert engine.session(ORPHAN).key is None
+
+
+def test_what_was_undone_here_is_taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:
+    rows = (
+        "SELECT id, session_key, user_id, parent_session_id, ended_at, end_reason FROM sessions ORDER BY id"
+    )
+    before = ask(hermes_home, rows)
+    led = entries(hermes_home)[0]["session_id"]
+    carry_repairs(engine, hermes_home)
+    undone = engine.undo(_repair_of(engine))
+    back = carry_repairs(engine, hermes_home)
+
+    assert ask(hermes_home, rows) == before
+    assert [each["session_id"] for each in entries(hermes_home)] == [led, led]
+    assert (len(back.done), back.refused) == (4, ())
+    assert carry_repairs(engine, hermes_home).done == ()
+    assert import_hermes(engine, hermes_home).taken == {}
+    again = engine.undo(undone.position)
+    assert again.carried == (str(hermes_home),)
+    assert carry_repairs(engine, hermes_home).done
+    assert session(hermes_home, ORPHAN)["session_key"] == KEY
+    assert entries(hermes_home)[0]["session_id"] == ORPHAN
+
+
+def test_what_hermes_changed_since_is_not_taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:
+    carry_repairs(engine, hermes_home)
+    engine.undo(_repair_of(engine))
+    edit(hermes_home, "UPDATE sessions SET session_key = 'agent:main:x:dm:9' WHERE id = ?", ORPHAN)
+    carry_repairs(engine, hermes_home)
+
+    assert session(hermes_home, ORPHAN)["session_key"] == "agent:main:x:dm:9"
+
+
+def _repair_of(engine: SessionEngine) -> int:
+    """The save that led the key back."""
+    stream = route_stream(engine.identity, KEY)
+    led = engine.event_log.read(0, topics=(SessionRerouted.topic,), stream=stream)
+    return next(each.position for each in led if getattr(each.payload, "cause", "") == "repair")
+
+
 def test_the_way_back_that_is_told_brings_everything_back(engine: SessionEngine, hermes_home: Path) -> None:
     before = list(ask(hermes_home, "SELECT * FROM sessions ORDER BY id")), entries(hermes_home)
     checked = ask(hermes_home, "PRAGMA integrity_check")
@@ -103,6 +164,20 @@ def test_the_way_back_that_is_told_brings_everything_back(engine: SessionEngine,
     assert (list(ask(hermes_home, "SELECT * FROM sessions ORDER BY id")), entries(hermes_home)) == before
     assert done.backup is not None
     assert ask(hermes_home, "PRAGMA integrity_check") == checked
+
+
+def test_a_copy_that_was_cut_off_bears_no_name_of_one_and_is_swept(
+    engine: SessionEngine, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off = f"import os; os.rename = os.replace = os.link = lambda *_: os._exit(9)\n{_CARRIER}"
+    ran = subprocess.run([sys.executable, "-c", cut_off, str(engine.event_log.path.parent), str(hermes_home)])
+    assert ran.returncode == 9
+    assert list(hermes_home.glob("state.db.before-repair*")) == []
+    assert len(list(hermes_home.glob(".state.db.before-repair*"))) == 1
+
+    done = carry_repairs(engine, hermes_home)
+    assert [str(each) for each in hermes_home.glob("state.db.before-repair*")] == [done.backup]
+    assert list(hermes_home.glob(".state.db.before-repair*")) == []
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])

@@ -289,10 +289,10 @@ def test_what_waits_after_a_clean_stop_is_found_by_the_next_start(
     engine.stop_gateway()
 
     assert engine.start_gateway().clean
-    assert engine.waiting_sessions() == ["asleep", "awake"]
+    assert engine.waiting_sessions() == ["terminal", "asleep", "awake"]
     assert engine.waiting_sessions(["telegram"]) == ["awake"]
     engine.next_turn("awake", gateway="main")
-    assert engine.waiting_sessions() == ["asleep"]
+    assert engine.waiting_sessions() == ["terminal", "asleep"]
 
 
 # --- drains ----------------------------------------------------------------------------------------

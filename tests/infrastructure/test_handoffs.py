@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,12 @@ from retold.domain.errors import (
     BadUsage,
     HandoffRefused,
     NoHomeChannel,
+    RuleBroken,
     SessionOver,
     TurnRunning,
 )
 from retold.domain.gateway import HomeChannel
+from retold.infrastructure.commands.base import following
 from retold.infrastructure.commands.handoffs import HandedOff
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.verify import verify
@@ -231,3 +234,41 @@ def test_of_gateways_in_several_processes_one_claims_a_handoff(home: Path) -> No
     with SessionEngine(home) as engine:
         claimed = engine.event_log.read(topics=[e.HandoffClaimed.topic])
     assert len(claimed) == 5
+
+
+RUNS: dict[str, dict[str, str]] = {
+    "a scheduled job": {"source": "cron"},
+    "a subagent": {"source": "subagent"},
+    "a tool": {"source": "tool"},
+    "a delegate": {"source": "cli", "parent": "cli1", "parent_kind": "delegate"},
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a18_no_chat_is_handed_to_a_run_of_its_own(engine: SessionEngine, run: str) -> None:
+    made: dict[str, Any] = RUNS[run]
+    engine.create_session(session_id="run", **made)
+
+    hands: list[Callable[[], object]] = [
+        lambda: engine.request_handoff("run", "telegram"),
+        lambda: engine.reroute(K, "run", "resume"),
+        lambda: engine.reroute(K, "run", "repair"),
+        lambda: engine.create_session(session_id="keyed", key=K, **made),
+    ]
+    for hand in hands:
+        with pytest.raises(RuleBroken, match="no person's message goes there"):
+            hand()
+    assert engine.route_of(K) == "chat"
+    assert engine.handoff_of("run").state is None
+
+
+def test_a18_a_handoff_that_was_claimed_of_a_run_of_its_own_is_not_completed(engine: SessionEngine) -> None:
+    engine.create_session("cron", session_id="run")
+    asked = e.HandoffRequested("telegram", engine.at() + 60_000_000)
+    engine.save_events(following(engine.session("run"), [asked], engine.at()))
+    engine.claim_handoff("run")
+
+    with pytest.raises(RuleBroken, match="no person's message goes there"):
+        arrive(engine, "run")
+
+    assert engine.route_of(K) == "chat"

@@ -57,6 +57,24 @@ def test_what_was_changed_here_only_is_never_reverted(known: Importer) -> None:
     assert engine.route_of(KEY) == OTHER
 
 
+def test_a_continuation_that_a_person_chose_stays_the_one(known: Importer) -> None:
+    chosen = "20260527_151353_c5114e94"
+    (parent,) = known.state("SELECT parent FROM edges WHERE child = ?", chosen)[0]
+    kinds = "SELECT child, kind FROM edges WHERE parent = ? ORDER BY child"
+    known.engine.choose_continuation(chosen)
+    stands = known.state(kinds, parent)
+    assert dict(stands)[chosen] == "continuation"
+    assert [kind for _, kind in stands].count("continuation") == 1
+
+    assert known.told() == []
+    edit(known.hermes, "UPDATE sessions SET ended_at = ended_at + 1 WHERE id = ?", parent)
+    told = known.told()
+    assert [type(each) for each in told if isinstance(each, e.SessionCompressed)] == [e.SessionCompressed]
+    assert known.engine.session(parent).successor == chosen
+    assert known.state(kinds, parent) == stands
+    assert known.told() == []
+
+
 def test_a_title_changed_on_both_sides_stays_ours_and_is_reported_once(known: Importer) -> None:
     known.engine.title_session(BOAT, "my own title")
     edit(known.hermes, "UPDATE sessions SET title = 'their title' WHERE id = ?", BOAT)

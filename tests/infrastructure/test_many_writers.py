@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retold.infrastructure import sqlite
+from retold.infrastructure import log, sqlite
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.sqlite import WAL_BYTES
 from retold.infrastructure.verify import verify
@@ -58,6 +58,7 @@ def test_g1_of_8_processes_none_waits_for_long_and_nothing_is_lost(home: Path) -
 def test_g1_a_wal_that_a_reader_has_let_grow_shrinks_once_it_is_gone(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(log, "LOG_WAL_PAGES", 40)
     monkeypatch.setattr(sqlite, "WAL_PAGES", 40)
     monkeypatch.setattr(sqlite, "WAL_BYTES", 40 * 4_152)
     with open_home(home) as engine:

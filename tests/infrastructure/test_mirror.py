@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from retold.infrastructure import mirror
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.mirror import stamp_of, write_mirror
 
@@ -80,3 +85,30 @@ def test_it_can_be_switched_off(tmp_path: Path) -> None:
         engine.create_session("telegram", key=KEY)
 
     assert not (tmp_path / "sessions").exists()
+
+
+def test_no_command_waits_for_the_mirror_and_it_follows_while_the_engine_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "DEBOUNCE_S", 0)
+    may_go_on, written = threading.Event(), threading.Event()
+    write = mirror.write_mirror
+
+    def slowly(*given: Any) -> bool:
+        assert may_go_on.wait(30)
+        done = write(*given)
+        written.set()
+        return done
+
+    monkeypatch.setattr(mirror, "write_mirror", slowly)
+    with SessionEngine(tmp_path) as engine:
+        made = engine.create_session("telegram", key=KEY)
+        engine.append_message(made.session_id, "user", "hello")
+        waited_for = written.is_set()
+        may_go_on.set()
+        followed = written.wait(30)
+        there = read(tmp_path)[KEY]["session_id"]
+
+    assert not waited_for
+    assert followed
+    assert there == made.session_id

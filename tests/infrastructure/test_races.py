@@ -15,6 +15,8 @@ from retold.infrastructure.commands import resets, told
 from retold.infrastructure.engine import open_home
 from retold.infrastructure.sqlite import CREATE, connect, one
 from retold.infrastructure.verify import verify
+from retold.projections.context import appended
+from retold.projections.tree import tip
 from retold.tests.infrastructure.processes import run_together
 
 K = "agent:main:telegram:dm:1001"
@@ -201,6 +203,23 @@ def test_a_log_that_another_process_makes_between_two_looks_is_the_log(
         assert [[event.session_id] for event in engine.event_log.read()] == made
 
 
+def test_a_session_that_is_deleted_while_its_messages_are_looked_up_is_said_to_be_deleted(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(home) as engine, open_home(home) as other:
+        engine.create_session("cli", session_id="s1")
+        said = engine.append_message("s1", "user", "hello").position
+
+        def gone_meanwhile() -> Any:
+            monkeypatch.undo()
+            other.delete_session("s1")
+            return engine.projector.catch_up()
+
+        monkeypatch.setattr(engine.projector, "catch_up", gone_meanwhile)
+        with pytest.raises(DeletedSession):
+            engine.edit_message("s1", "hello there", message=said)
+
+
 @pytest.mark.parametrize("command", ["resolve", "resume", "reset"])
 def test_what_is_compressed_while_a_chat_is_led_to_it_is_never_opened_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, command: str
@@ -210,7 +229,7 @@ def test_what_is_compressed_while_a_chat_is_led_to_it_is_never_opened_again(
         engine.create_session("telegram", session_id="s1", key=K)
         engine.compress_session("s1", "summed up", continuation_id="s2")
         engine.reroute(K, "s1", "import")
-        found = resets.tip
+        found = tip
 
         def compressed_meanwhile(db: Any, session_id: str) -> str:
             monkeypatch.undo()
@@ -236,7 +255,7 @@ def test_what_is_deleted_while_a_decision_reads_it_is_decided_again(
         for text in ("hello", "then"):
             engine.append_message("s1", "user", text)
         said = engine.append_message("s1", "user", "and this").position
-        read = told.appended
+        read = appended
 
         def gone_meanwhile(db: Any, ids: Any) -> Any:
             monkeypatch.undo()

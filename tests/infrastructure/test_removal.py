@@ -256,6 +256,37 @@ def test_the_next_writer_erases_what_was_deleted_a_week_ago(
     assert traces(home) == {}
 
 
+@pytest.mark.parametrize("days", [-8, -1, 8])
+def test_the_time_to_take_a_deletion_back_counts_from_when_it_was_recorded(
+    engine: SessionEngine, clock: Clock, days: int
+) -> None:
+    engine.create_session("cli", session_id="s2")
+    deleted = engine.delete_session("s1", at_us=T0_US + days * DAY_US)
+    assert deleted.erase_after_us == T0_US + (max(days, 0) + 7) * DAY_US
+
+    clock.now_us += 7 * DAY_US - 1
+    engine.append_message("s2", "user", "another save")
+
+    assert engine.undelete_session("s1").sessions == ("s1",)
+
+
+def test_a_session_that_an_undo_took_away_is_kept_as_long(engine: SessionEngine, clock: Clock) -> None:
+    made = engine.create_session("cli", session_id="s2", title="plan")
+    engine.undo(made.position, at_us=T0_US - 8 * DAY_US)
+    clock.now_us += 7 * DAY_US - 1
+    engine.append_message("s1", "user", "another save")
+
+    assert engine.undelete_session("s2").sessions == ("s2",)
+
+
+def test_a_time_to_come_that_a_caller_gives_erases_nothing(engine: SessionEngine) -> None:
+    engine.delete_session("s1")
+
+    assert engine.maintain(at_us=T0_US + 8 * DAY_US).erased == ()
+    assert engine.erase_due(T0_US + 8 * DAY_US).sessions == ()
+    assert engine.undelete_session("s1").sessions == ("s1",)
+
+
 def test_now_erases_at_once_all_that_quotes_it(engine: SessionEngine, home: Path) -> None:
     engine.create_session(
         "telegram", session_id="s2", key="agent:main:telegram:dm:7", title=SECRET, origin_json=f'["{SECRET}"]'
@@ -300,3 +331,30 @@ def test_a_deleted_session_can_still_be_erased_at_once(engine: SessionEngine) ->
     assert (done.sessions, done.erased) == (("s1",), True)
     with pytest.raises(NoSuchSession):
         engine.delete_session("s1", now=True)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_continuation_comes_back_as_a_branch_of_what_went_on_without_it(
+    engine: SessionEngine, again: bool
+) -> None:
+    engine.compress_session("s1", "summed up", continuation_id="s2")
+    engine.delete_session("s2")
+    engine.resume(KEY, "s1")
+    if again:
+        engine.compress_session("s1", "summed up again", continuation_id="s3")
+    engine.undelete_session("s2")
+    goes_on = "s3" if again else "s1"
+
+    assert engine.session("s2").parent_kind == "branch"
+    assert engine.resume(KEY, "s1").session_id == goes_on
+    assert engine.route_of(KEY) == goes_on
+    assert content(engine.projector) == told_from_nothing(engine.event_log)
+
+
+def test_a_continuation_that_nothing_took_the_place_of_comes_back_as_one(engine: SessionEngine) -> None:
+    engine.compress_session("s1", "summed up", continuation_id="s2")
+    engine.delete_session("s2")
+    engine.undelete_session("s2")
+
+    assert engine.session("s2").parent_kind == "continuation"
+    assert engine.resume(KEY, "s1").session_id == "s2"

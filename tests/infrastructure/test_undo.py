@@ -302,6 +302,37 @@ def test_a_compaction_in_place_is_undone_and_done_again(chat: SessionEngine) -> 
     assert contents(chat, "c") == after != before[0]
 
 
+def test_an_undo_of_a_compaction_is_undone_however_often(chat: SessionEngine) -> None:
+    for minute in range(4):
+        chat.append_message("c", "user", f"word {minute}")
+    before = contents(chat, "c")
+    compacted = chat.compact("c", "so far", keep_last=1)
+    after = standing(chat)
+    done = chat.undo(compacted.position)
+    undone = standing(chat)
+
+    assert contents(chat, "c") == before
+    for stands in (after, undone, after, undone):
+        done = chat.undo(done.position)
+        assert standing(chat) == stands
+
+
+def test_an_undo_past_two_compactions_is_undone_however_often(chat: SessionEngine) -> None:
+    for number in range(3):
+        chat.append_message("c", "user", f"word {number}")
+    chat.compact("c", "so far", keep_last=1)
+    chat.append_message("c", "user", "later")
+    before = contents(chat, "c")
+    compacted = chat.compact("c", "all of it", keep_last=1)
+    after = contents(chat, "c")
+    done = chat.undo(compacted.position)
+
+    assert contents(chat, "c") == before
+    for stands in (after, before, after, before):
+        done = chat.undo(done.position)
+        assert contents(chat, "c") == stands
+
+
 def test_another_key_than_the_one_that_was_lost_is_taken_back(engine: SessionEngine) -> None:
     talk(engine, "d", "agent:main:telegram:dm:2", T0_US)
     talk(engine, "o", K, T0_US + MINUTE_US, 0, 5)

@@ -1,0 +1,198 @@
+"""Whatever a command is given, it is refused in a sentence or done; and the log reads on, to its last event."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from retold.domain import events as e
+from retold.domain.arguments import checks_of
+from retold.domain.errors import BadUsage, RetoldError
+from retold.domain.inbound import Update
+from retold.domain.message import Message
+from retold.domain.session_source import SessionSource
+from retold.infrastructure.commands.base import Commands
+from retold.infrastructure.decisions import event
+from retold.infrastructure.drafts import draft_of
+from retold.infrastructure.engine import SessionEngine
+from retold.infrastructure.verify import verify
+from retold.tests.infrastructure.ready import KEY, OTHER, prepare
+
+POISON: dict[str, Any] = {
+    "none": None,
+    "a number": 5,
+    "a number of no column": 1 << 80,
+    "less than none": -1,
+    "no number": math.nan,
+    "a truth": True,
+    "bytes": b"x",
+    "another word": "nope",
+    "a broken text": "a\ud800b",
+    "a list of numbers": [5],
+    "a list of bytes": [b"x"],
+    "a dict by number": {1: 2},
+    "a dict of a list": {"a": [1]},
+    "a dict of a time": {"a": datetime(2026, 5, 1, tzinfo=UTC)},
+    "a dict of a great number": {"a": 1 << 63},
+    "a dict of no number": {"a": math.nan},
+    "a class": object,
+    "an update": Update("telegram", 5, b"x"),  # type: ignore[arg-type]
+    "a message": Message(5, {"a": object()}),  # type: ignore[arg-type]
+}
+GIVEN: dict[str, Any] = {
+    "session_id": "led",
+    "orphan_id": "orphan",
+    "key": KEY,
+    "source": "telegram",
+    "reason": "its time",
+    "message": "user",
+    "content": "what is said",
+    "role": "user",
+    "messages": [{"role": "user", "content": "what is said"}],
+    "title": "a title",
+    "mode": "delta",
+    "model": "a model",
+    "cwd": "/somewhere",
+    "prompt": "be kind",
+    "summary": "summed up",
+    "name": "work",
+    "platform": "telegram",
+    "chat_type": "dm",
+    "chat_id": "1002",
+    "turn": "t1",
+    "text": "do it",
+    "update": Update("telegram", "1001", "1"),
+    "kind": "prune",
+    "retention_days": 90,
+    "positions": [],
+    "secret": "nothing that anybody said",
+    "session_ids": [],
+    "keep": "ours",
+    "position": 1,
+}
+OF_A_COMMAND: dict[str, dict[str, Any]] = {
+    "resolve": {"source": SessionSource("telegram", "1001")},
+    "key_of": {"source": SessionSource("telegram", "1001")},
+    "rewind": {"message": 1},
+    "enrich_message": {"message": 1},
+    "forget_message": {"message": 1},
+    "complete_handoff": {"session_id": "handed", "key": OTHER, "gateway": "g"},
+    "record_usage": {"input_tokens": 1},
+}
+"""What a command is given that is meant otherwise elsewhere."""
+
+
+def commands() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every public command, with all that it must be given."""
+    for group in SessionEngine.__mro__:
+        if not issubclass(group, Commands) or group in (Commands, SessionEngine):
+            continue
+        for name, command in vars(group).items():
+            if name.startswith("_") or not inspect.isfunction(command):
+                continue
+            needed = [
+                each.name
+                for each in inspect.signature(command).parameters.values()
+                if each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+            ]
+            values = GIVEN | OF_A_COMMAND.get(name, {})
+            if set(needed) - {"self"} <= values.keys():
+                more = {each: values[each] for each in needed if each != "self"}
+                yield name, {**more, **OF_A_COMMAND.get(name, {})}
+
+
+def arguments(name: str) -> list[str]:
+    """The names of a command's arguments, and one of those that it passes on by name."""
+    found = inspect.signature(getattr(SessionEngine, name)).parameters.values()
+    further = {
+        "identity": "chat_id",
+        "peer": "user_id",
+        "numbers": "output_tokens",
+        "fields": "tool_calls",
+    }
+    return [further.get(each.name, each.name) for each in found if each.name != "self"]
+
+
+@pytest.mark.parametrize(("name", "given"), [pytest.param(*each, id=each[0]) for each in commands()])
+def test_a_command_is_refused_in_a_sentence_or_done_and_the_home_goes_on(
+    home: Path, name: str, given: dict[str, Any]
+) -> None:
+    prepare(home)
+    with SessionEngine(home) as engine:
+        for argument in arguments(name):
+            for kind, value in POISON.items():
+                try:
+                    getattr(engine, name)(**{**given, argument: value})
+                except RetoldError as refused:
+                    assert refused.exit_code in (2, 3, 4), (argument, kind, refused)
+
+    with SessionEngine(home) as engine:
+        assert len(list(engine.event_log.read(after=0))) == engine.head().position
+        lag = engine.projector.catch_up()
+        assert lag.detached == {}
+        session_id = engine.create_session("cli").session_id
+        assert engine.append(session_id, "user", "and it goes on").position == engine.head().position
+    verified = verify(home)
+    assert (verified.log.problems, verified.problems) == ([], [])
+
+
+def test_every_annotation_of_a_command_can_be_held_against_an_argument() -> None:
+    for name, _ in commands():
+        assert isinstance(checks_of(inspect.unwrap(getattr(SessionEngine, name))), dict)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (lambda engine: engine.enqueue("led", "x", lane="Slot"), "lane may be 'slot' or 'overflow', not 'Slot'"),
+        (lambda engine: engine.enqueue("led", "x", turn=5), "turn may be a str or None, not 5"),
+        (lambda engine: engine.create_session("cli", parent="led", parent_kind="nope"), "parent_kind may be "),
+        (lambda engine: engine.create_session("cli", chat_id=1001), "chat_id may be a str or None, not 1001"),
+        (lambda engine: engine.start_gateway("main", [5]), "platforms may be a list (each a str), not list"),
+        (lambda engine: engine.resolve("telegram"), "source may be a retold.SessionSource, not 'telegram'"),
+        (lambda engine: engine.undo(1 << 80), "position may be a whole number, not "),
+        (lambda engine: engine.append("led", None, "x"), "message may be a retold.Message or a str, not NoneType"),
+        (lambda engine: engine.prune(retention_days=math.nan), "retention_days may be a number, not nan"),
+    ],
+)
+def test_a_refusal_names_the_argument_and_what_it_may_be(
+    home: Path, command: Callable[[SessionEngine], object], said: str
+) -> None:
+    prepare(home)
+    with SessionEngine(home) as engine, pytest.raises(BadUsage) as refused:
+        command(engine)
+
+    assert refused.value.message.startswith(said)
+
+
+def test_a_number_in_the_place_of_an_id_is_told_to_be_passed_as_text(home: Path) -> None:
+    with SessionEngine(home) as engine, pytest.raises(BadUsage) as refused:
+        engine.create_session("telegram", chat_id=1001)  # type: ignore[arg-type]
+
+    assert "chat_id=str(…)" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        (e.TurnQueued("t", "x", "Slot"), "lane"),  # type: ignore[arg-type]
+        (e.TurnQueued("t", "x", "slot", about={1: 2}), "about"),  # type: ignore[dict-item]
+        (e.TurnQueued("t", "x", "slot", about={"a": datetime(2026, 5, 1, tzinfo=UTC)}), "about"),  # type: ignore[dict-item]
+        (e.TurnQueued("t", "x", "slot", about={"a": object()}), "about"),  # type: ignore[dict-item]
+        (e.TurnQueued("t", "\ud800", "slot"), "text"),
+        (e.GatewayStarted(True, [5]), "platforms"),  # type: ignore[list-item]
+        (e.UsageRecorded("delta", input_tokens=1 << 63), "input_tokens"),
+        (e.MessageAppended("user", 5), "content"),  # type: ignore[arg-type]
+        (e.MessageAppended("user", "x", columns={"a": 1 << 64}), "columns"),
+    ],
+)
+def test_no_event_is_written_that_the_log_could_not_give_back(payload: e.Payload, field: str) -> None:
+    with pytest.raises(BadUsage, match=f"^{field} is nothing that can be saved"):
+        draft_of(event("session:s", 1, payload, 1))
