@@ -22,6 +22,9 @@ EXIT_UNFORESEEN = 70
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as a shell reports other tools
 
+OF_COMMANDS = ("--home", "--json", "--at", "--yes")
+"""Options of most commands, and of no group."""
+
 SESSIONS = LazyGroup(
     "sessions",
     {
@@ -132,7 +135,8 @@ def _run(args: list[str]) -> int:
         click.echo(error.format_message(), err=True)
         return EXIT_USAGE
     except click.NoSuchOption as error:
-        _tell("bad_usage", error.format_message(), _where_it_goes(error, args), as_json=as_json)
+        message, hint = _misplaced(error, args) or (error.format_message(), _where_to_look(error))
+        _tell("bad_usage", message, hint, as_json=as_json)
         return EXIT_USAGE
     except click.ClickException as error:
         _tell("bad_usage", error.format_message(), _where_to_look(error), as_json=as_json)
@@ -178,14 +182,14 @@ def _where_to_look(error: click.ClickException) -> str:
     return f"see {ctx.command_path} --help" if ctx is not None else ""
 
 
-def _where_it_goes(error: click.NoSuchOption, args: list[str]) -> str:
-    """Options stand after the command that they are of; where one came before it, how it is meant."""
-    ctx = error.ctx
-    if ctx is None or not isinstance(ctx.command, LazyGroup):
-        return _where_to_look(error)
-    if error.option_name in ("--home", "--json", "--at"):
-        error.possibilities = None
-    return f"options stand after the command: {ctx.command_path} COMMAND {error.option_name} …"
+def _misplaced(error: click.NoSuchOption, args: list[str]) -> tuple[str, str] | None:
+    """What to say of an option that came before the command that it is of; None of any other."""
+    group = None if error.ctx is None else error.ctx.command
+    if error.ctx is None or not isinstance(group, LazyGroup) or error.option_name not in OF_COMMANDS:
+        return None
+    command = next((each for each in args if each in group.commands), "COMMAND")
+    way = f"{error.ctx.command_path} {command} {error.option_name} …"
+    return f"{error.option_name} stands after the command", f"as in: {way}"
 
 
 def _unforeseen(error: Exception, *, as_json: bool) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..infrastructure.commands.remedies import Led
 from ..infrastructure.decisions import Saved
 from ..projections.base import Connection
 from .options import home_option, json_option, with_home
 from .output import emit_json
 from .stream import put, say
 from .writing import writing
+
+if TYPE_CHECKING:
+    from ..infrastructure.commands.remedies import Led
 
 
 @click.command()

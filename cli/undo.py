@@ -45,8 +45,8 @@ def undo(position: str, home: Path, as_json: bool) -> None:
     say(done.left)
     say(
         [
-            f"It was carried into {each} and stands there; with Hermes stopped, this takes it back there, too:"
-            f" retold sessions repair-routing --into {shell_word(each)}{with_home(home)}"
+            f"It was carried into {each} and stands there; with Hermes stopped, this takes it back there,"
+            f" too: retold sessions repair-routing --into {shell_word(each)}{with_home(home)}"
             for each in done.carried
         ]
     )

@@ -462,7 +462,7 @@ class SourceRowChanged(Payload, frozen=True, array_like=True, gc=False):
     messages: list[int] = []
     """Positions of messages that had gone and are back."""
     store: str | None = None
-    """The store whose row this is, for kind "route"."""
+    """The store whose row this is, for kind "route", and for what a carried repair wrote there."""
     ours: dict[str, Scalar] = {}
     """What stands here for the columns in conflict."""
 

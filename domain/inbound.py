@@ -27,14 +27,15 @@ def usable(update: Update) -> Update:
     """The update, its texts fit for the log.
 
     Raises:
-        BadUsage: it has no platform or no id, or one of them is no text. BadIdentifier: the chat's id is a path.
+        BadUsage: it has no platform or no id, or one of them is no text.
+        BadIdentifier: the chat's id is a path, or holds control characters.
     """
     for name in ("platform", "chat_id", "id"):
         value = getattr(update, name)
         if not isinstance(value, str):
             raise BadUsage(
                 f"an update's {name} may be a str, not {type(value).__name__}",
-                hint=f"pass text, also where a platform's ids are numbers: {name}=str(…); nothing was written",
+                hint=f"pass text, also where a platform has numbers: {name}=str(…); nothing was written",
             )
     refuse_unsafe_peer("an update's chat_id", update.chat_id)
     if is_blank(update.platform) or is_blank(update.id):

@@ -23,9 +23,14 @@ class Marks(msgspec.Struct, frozen=True):
     suspended: str | None = None
 
 
-def carried(state: Marks) -> list[e.ResumeMarked]:
-    """The mark, for the continuation that compression makes of the session: what counts goes along."""
-    return [] if state.resume is None else [e.ResumeMarked(state.resume, state.restarts)]
+def carried(state: Marks) -> list[e.Payload]:
+    """The marks, for the continuation that compression makes of the session: what counts goes along."""
+    found: list[e.Payload] = []
+    if state.resume is not None:
+        found.append(e.ResumeMarked(state.resume, state.restarts))
+    if state.suspended is not None:
+        found.append(e.SessionSuspended("stuck" if state.suspended == "stuck" else "stop", state.restarts))
+    return found
 
 
 def evolve(state: Marks, payload: object, at_us: int) -> Marks:

@@ -110,7 +110,8 @@ def said(message: Message, *, where: str) -> e.MessageAppended:
         where: whom an error is about: "session S".
 
     Raises:
-        RuleBroken: no role of the four; or blank content, and neither tool calls nor attachments nor a tool's result.
+        RuleBroken: no role, or none of the four; or blank content, and neither tool calls nor attachments
+            nor a tool's result.
         BytesRefused: bytes, or a file's bytes in text form, where a path should be.
         BadUsage: a value of another type than the field's, or one that JSON has no form for.
     """

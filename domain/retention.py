@@ -15,6 +15,7 @@ SWEPT: Final = frozenset({"cli", "cron", "kanban", "acp", "api", "api_server", "
 SWEPT_REASON: Final = "startup_orphan_reap"
 MAX_DAYS: Final = 36_500
 
+
 class Segment(msgspec.Struct, frozen=True):
     """One session of a conversation.
 

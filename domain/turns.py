@@ -12,7 +12,8 @@ started again by itself; it is finished as "lost", and a restart offers its sess
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from math import isfinite
+from typing import Any, Literal
 
 import msgspec
 
@@ -152,8 +153,26 @@ def queue(
         scrub(text)[0],
         lane,
         replaces=None if before is None else before.turn,
-        about={name: scrub(v)[0] if isinstance(v, str) else v for name, v in (about or {}).items()},
+        about=_kept(about or {}),
     )
+
+
+def _kept(about: Mapping[Any, Any]) -> dict[str, e.Scalar]:
+    """What a runner wants back with a turn, fit for the log: a text or a number to a name, nothing nested.
+
+    Raises:
+        BadUsage: a name that is no text, or another value.
+    """
+    kept: dict[str, e.Scalar] = {}
+    for name, value in about.items():
+        is_one = value is None or isinstance(value, (bool, int, str, bytes))
+        if not isinstance(name, str) or not (is_one or (isinstance(value, float) and isfinite(value))):
+            raise BadUsage(
+                f"about may hold texts and numbers by name, not {name!r}: {str(value)[:60]}",
+                hint="nothing was written; what is nested can be given as JSON text",
+            )
+        kept[scrub(name)[0]] = scrub(value)[0] if isinstance(value, str) else value
+    return kept
 
 
 def _says_nothing(text: object) -> bool:

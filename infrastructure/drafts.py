@@ -14,7 +14,6 @@ from . import codec
 from .log import Draft
 from .log_schema import AT_EXACT, AT_NO_LATER
 
-
 _FEWEST, _MOST = -(1 << 63), (1 << 63) - 1
 _FIELD: Final = re.compile(r"\$\[(\d+)\]")
 """Where a decoder says that a field is wrong: payloads are arrays."""

@@ -24,6 +24,7 @@ from eventsourcing.persistence import (
     TrackingRecorder,
 )
 
+from ..domain.errors import BadUsage, LogDamaged
 from . import codec
 from .log import Condition, Conflict, Draft, Log
 from .log_schema import AT_UNSAID
@@ -49,7 +50,11 @@ def originator(stream: str) -> UUID | str:
 
 
 def draft(stored: StoredEvent) -> Draft:
-    """A stored event, of whichever mapper, ready for the log."""
+    """A stored event, of whichever mapper, ready for the log.
+
+    Raises:
+        BadUsage: it bears a topic of ours, and is no payload of it.
+    """
     stream = stream_name(stored.originator_id)
     if isinstance(stored, EnvelopedEvent):
         return Draft(
@@ -65,6 +70,10 @@ def draft(stored: StoredEvent) -> Draft:
             stored.idempotency_key,
             stored.caused_by,
         )
+    try:
+        codec.decode(stored.topic, stored.state)
+    except LogDamaged as error:
+        raise BadUsage(f"{error.message}; it was not written", hint="give it a topic of its own") from error
     salt = os.urandom(codec.SALT_BYTES)
     return Draft(
         stream,

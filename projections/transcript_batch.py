@@ -457,7 +457,9 @@ class TranscriptBatch:
             value = getattr(payload, column)
             if payload.mode == "delta":
                 known = row[column]
-                value = known if value is None else added(known if isinstance(known, (int, float)) else 0, value)
+                value = (
+                    known if value is None else added(known if isinstance(known, (int, float)) else 0, value)
+                )
             row[column] = value
         self.columns(row, payload.columns)
 

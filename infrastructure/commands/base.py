@@ -15,7 +15,8 @@ from ...domain.arguments import checked
 from ...domain.ends import SWITCH
 from ...domain.errors import NoSuchSession, ProjectionDamaged, SessionExists
 from ...domain.events import Event, Payload, TurnQueued, session_stream
-from ...domain.ids import refuse_unsafe_session
+from ...domain.ids import refuse_unsafe_peer, refuse_unsafe_session
+from ...domain.route import Route
 from ...domain.session import Session
 from ...projections.base import Connection
 from ..decisions import Decisions, Saved, event
@@ -56,6 +57,17 @@ class Commands(Decisions):
                     hint=f"tell it again with: retold projections rebuild {name}",
                 )
         return self.state.reader()
+
+    def named_route(self, key: str) -> Route:
+        """Where a key leads that a caller gives; one that was never heard of is made sure to be a key.
+
+        Raises:
+            BadIdentifier: it is a path, or holds control characters.
+        """
+        led = self.route(key)
+        if led.version == 0:
+            refuse_unsafe_peer("a key:", led.key)
+        return led
 
     def change_session(
         self, session_id: str, choose: Callable[[Session], Payload | None], at_us: int | None

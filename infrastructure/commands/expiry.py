@@ -107,7 +107,7 @@ class ExpiryCommands(ResetCommands):
 
     def _expire(self, key: str, at_us: int) -> Expired | None:
         def decision(told: dict[str, Due]) -> Expired | Asked | None:
-            led = self.route(key)
+            led = self.named_route(key)
             state = self.led_to(led)
             if state is None or state.hard_end or state.turns.waiting:
                 return None
@@ -145,7 +145,7 @@ class ExpiryCommands(ResetCommands):
         """
 
         def decision() -> Held:
-            led = self.route(key)
+            led = self.named_route(key)
             noted = led.hold(name, what)
             if led.session_id is None:
                 raise RuleBroken("the chat has no session that could be held", hint="resolve it first")
@@ -158,7 +158,7 @@ class ExpiryCommands(ResetCommands):
         """That work is over; nothing happens where none of this name is noted."""
 
         def decision() -> Held:
-            led = self.route(key)
+            led = self.named_route(key)
             over = led.release(name)
             events = [] if over is None else [self.rerouted(led, over, self.at(at_us))]
             return Held(led.session_id or "", self.save_events(events), key=key)

@@ -162,7 +162,7 @@ class HandoffCommands(Commands):
                 state.refuse_over()
             refuse_run_of_its_own(state.id, state.source, state.parent_kind)
             at = self.at(at_us)
-            led = self.route(place)
+            led = self.named_route(place)
             previous = led.session_id if led.session_id != session_id else None
             done = handoff.complete(state.handoff, gateway, place, previous, session_id=session_id, at_us=at)
             mine: list[Payload] = [] if (opened := state.resume()) is None else [opened]

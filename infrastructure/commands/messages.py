@@ -72,7 +72,7 @@ class MessageCommands(ToldCommands):
         """
         if isinstance(message, Message) and (content is not None or fields):
             raise BadUsage(
-                f"a Message has its content and fields in itself: {', '.join(('content', *fields))} would be lost",
+                f"a Message says all by itself: {', '.join(('content', *fields))} beside it would be lost",
                 hint="give a Message, or a role with content and fields; nothing was written",
             )
         given = message if isinstance(message, Message) else {"role": message, "content": content, **fields}
@@ -116,7 +116,7 @@ class MessageCommands(ToldCommands):
         at_us: int | None,
     ) -> Appended:
         if len(named) != len(messages):
-            raise BadUsage("there is a key for each message, or None in its place", hint="nothing was written")
+            raise BadUsage("each message has a key, or None in its place", hint="nothing was written")
         given = [message_of(each) for each in messages]
         names = [None if key is None else scrub(key)[0] for key in named]
         keys = [None if name is None else self._key(session_id, name) for name in names]

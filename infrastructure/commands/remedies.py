@@ -73,7 +73,7 @@ class RemedyCommands(RepairCommands):
             read_at = self.projector.catch_up().position
             state = self.session(session_id)
             self._refuse_to_lead(key, state)
-            led = self.route(key)
+            led = self.named_route(key)
             db = self.state.reader()
             if led.session_id == session_id and not state.ended and _cause(db, key) == "repair":
                 return Led(session_id, (), key=key, leads_to=session_id, left=session_id)
@@ -101,7 +101,7 @@ class RemedyCommands(RepairCommands):
         """
 
         def decision() -> Led:
-            led = self.route(key)
+            led = self.named_route(key)
             if led.version == 0:
                 raise NoSuchChat(f"no chat here has the key '{key}'", hint="retold audit names them")
             batch = Batch(self.at(at_us))

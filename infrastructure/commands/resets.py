@@ -90,7 +90,7 @@ class ResetCommands(Resetting):
         wanted = None if title is None else clean_title(title)
 
         def decision(told: dict[str, Due]) -> Reset | Asked:
-            led = self.route(key)
+            led = self.named_route(key)
             at = self.at(at_us)
             old = self.led_to(led)
             if old is not None and not old.hard_end and self._asks(rule, old.id, told):

@@ -274,7 +274,7 @@ class RouteCommands(ExpiryCommands):
             asked = self.session(session_id)
             target = self.last_of(asked)
             refuse_run_of_its_own(target.id, target.source, target.parent_kind)
-            led = self.route(key)
+            led = self.named_route(key)
             at = self.at(at_us)
             events: list[Event] = []
             mine: list[e.Payload] = [e.SessionReopened()] if target.ended else []
@@ -324,7 +324,7 @@ class RouteCommands(ExpiryCommands):
         def decision() -> Saved:
             state = self.session(session_id)
             refuse_run_of_its_own(state.id, state.source, state.parent_kind)
-            led = self.route(key)
+            led = self.named_route(key)
             at = self.at(at_us)
             reopened = state.resume() if cause == "resume" else None
             mine: list[e.Payload] = [] if reopened is None else [reopened]

@@ -7,8 +7,8 @@ from typing import Literal
 from ...domain import events as e
 from ...domain import session, turns
 from ...domain.events import Event, session_stream
-from ...domain.recovery import refuse_run_of_its_own
 from ...domain.ids import refuse_unsafe_identity
+from ...domain.recovery import refuse_run_of_its_own
 from ...domain.session import Session
 from ...domain.titles import clean_title
 from ..decisions import Saved, event

@@ -65,11 +65,11 @@ def record(engine: SessionEngine, store: str, carries: Sequence[Carry]) -> None:
 def _told(engine: SessionEngine, store: str, wrote: Wrote) -> Iterator[tuple[str, str, Payload]]:
     """(stream, row, what the store says of it)."""
     for session_id, columns in wrote.sessions.items():
-        yield (
-            session_stream(session_id),
-            session_id,
-            e.SourceRowChanged("session", session_id, columns, store=store),
-        )
+        ours = here_of(engine, session_id) or {}
+        same = {name: value for name, value in columns.items() if name in ours and ours[name] == value}
+        if same:  # what has moved on here since is left for the next import to judge
+            told = e.SourceRowChanged("session", session_id, same, store=store)
+            yield session_stream(session_id), session_id, told
     for key, entry in wrote.routes.items():
         stream = route_stream(engine.identity, key)
         said = None if entry is None else entry_of(key, json.dumps(entry), None)

@@ -188,6 +188,28 @@ def test_bad_usage_is_one_sentence_in_both_forms(
     assert json.json["error"]["message"] == message
 
 
+@pytest.mark.parametrize(
+    ("argv", "option", "way"),
+    [
+        (["--home", "X", "audit"], "--home", "retold audit --home …"),
+        (["--home=X", "audit"], "--home", "retold audit --home …"),
+        (["sessions", "--json", "list"], "--json", "retold sessions list --json …"),
+        (["--at", "#5"], "--at", "retold COMMAND --at …"),
+    ],
+)
+def test_an_option_before_its_command_is_said_to_stand_after_it(
+    run: Run, argv: list[str], option: str, way: str
+) -> None:
+    done = run(*argv)
+    told = done.json["error"] if option == "--json" else None
+
+    assert done.exit_code == 2
+    if told is None:
+        assert done.stderr == f"retold: {option} stands after the command\n  as in: {way}\n"
+    else:
+        assert (told["message"], told["hint"]) == (f"{option} stands after the command", f"as in: {way}")
+
+
 def test_what_stands_after_two_dashes_is_no_option(
     run: Run, broken: Callable[[Callable[[], object]], None]
 ) -> None:

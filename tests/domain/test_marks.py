@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import pytest
+
 from retold.domain import events as e
 from retold.domain import marks
 from retold.domain.marks import Marks
@@ -45,3 +49,10 @@ def test_a_session_that_ended_for_good_is_not_to_be_resumed() -> None:
     assert told(marked, e.SessionEnded("session_switch", hard=True)) == Marks(restarts=1)
     assert told(marked, e.SessionEnded("agent_close", hard=False)) == marked
     assert told(Marks(suspended="stuck"), e.SessionReset("suspended")) == Marks(suspended="stuck")
+
+
+@pytest.mark.parametrize("why", ["stop", "stuck"])
+def test_a_stop_goes_along_with_a_compression(why: Literal["stop", "stuck"]) -> None:
+    parent = told(Marks(), e.SessionSuspended(why, 3))
+
+    assert told(Marks(), *marks.carried(parent)) == parent

@@ -344,3 +344,19 @@ def test_a_turn_that_ran_through_the_boundary_put_it_off(began: str, ended: str,
         assert found is not None
         assert found.boundary_us == us("2026-05-03 04:00" if began == "04:00" else "2026-05-02 04:00")
         assert found.deferred is deferred
+
+
+def test_a_reset_keeps_every_number_of_its_rule() -> None:
+    seen = Due("daily_and_idle", 1, 2, 3.0, 4, "UTC", deferred=True)
+
+    assert reset_of(Session("s1", 1, "telegram"), seen, successor="s2", had_activity=True) == e.SessionReset(
+        "daily_and_idle", "s2", 1, 2, 3.0, 4, "UTC", had_activity=True, deferred=True
+    )
+
+
+@pytest.mark.parametrize("rule", ["suspended", "resume_expired"])
+def test_of_a_session_that_was_cut_off_people_are_told_whatever_the_policy_says(rule: e.ResetRule) -> None:
+    told = notice(Policy("none", notify=False), "api_server", e.SessionReset(rule, "s2"))
+
+    assert told is not None
+    assert reason(e.SessionReset(rule, "s2")) in told

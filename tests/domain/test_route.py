@@ -37,12 +37,13 @@ def test_what_was_weighed_goes_on_record_without_broken_text() -> None:
 def test_settled_on_by_a_persons_word_it_says_so_also_where_it_led_there() -> None:
     led = after(Route(K).lead_to("s1", "first_message"))
     stays = led.settle("s1", "repair", [e.RouteCandidate("s1", "goes on", 1)], ["a person said so"])
-    moves = led.settle("s2", "repair", [], [])
+    moves = led.settle("s2", "repair", [e.RouteCandidate("s2", "goes on", 1)], ["a person said so"])
 
     assert (stays.key, stays.session_id, stays.previous, stays.cause) == (K, "s1", "s1", "repair")
     assert stays.candidates == [e.RouteCandidate("s1", "goes on", 1)]
     assert stays.evidence == ["a person said so"]
-    assert (moves.session_id, moves.previous) == ("s2", "s1")
+    assert (moves.session_id, moves.previous, moves.cause) == ("s2", "s1", "repair")
+    assert (moves.candidates, moves.evidence) == ([e.RouteCandidate("s2", "goes on", 1)], stays.evidence)
 
 
 def test_closed_it_leads_nowhere_and_knows_why_and_what_it_left() -> None:
@@ -62,7 +63,7 @@ def test_what_was_erased_of_it_leads_nowhere() -> None:
     erased = e.ErasedEvent(topic=e.SessionRerouted.topic)
     state = after(Route(K).lead_to("s1", "first_message"), erased)
 
-    assert (state.session_id, state.version) == (None, 2)
+    assert (state.key, state.session_id, state.version) == (K, None, 2)
 
 
 def test_work_is_noted_once_by_its_name_and_stays_through_every_move() -> None:

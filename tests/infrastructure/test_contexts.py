@@ -10,7 +10,7 @@ import pytest
 
 from retold import Message
 from retold.domain import events as e
-from retold.domain.errors import NoSuchMessage, NothingToDo, ProjectionDamaged, SessionOver
+from retold.domain.errors import NoSuchMessage, NothingToDo, ProjectionDamaged, RetoldError, SessionOver
 from retold.domain.view import NO_RESULT, View
 from retold.infrastructure.decisions import Saved
 from retold.infrastructure.engine import SessionEngine, open_home
@@ -438,7 +438,7 @@ def test_a_models_share_is_apart_from_the_totals(engine: SessionEngine) -> None:
 )
 def test_usage_that_is_none_is_refused(engine: SessionEngine, given: dict[str, Any]) -> None:
     head = engine.head()
-    with pytest.raises(Exception, match="session s: "):
+    with pytest.raises(RetoldError, match=r"session s: |mode may be 'absolute' or 'delta'"):
         engine.record_usage("s", **given)
 
     assert engine.head() == head

@@ -176,8 +176,8 @@ def test_b9_a_lone_surrogate_is_replaced_and_saving_goes_on(engine: SessionEngin
 def test_b9_no_text_of_any_command_can_stop_saving(engine: SessionEngine) -> None:
     engine.create_session("te\ud800", session_id="s1", key="K\ud800", title="pl\ud800an", chat_id="\udc00")
     engine.create_session("cli", session_id="s2", key="K\ud800", cause="resume", parent="\ud800")
-    engine.append_message("s1", "ro\ud800le", "x", idempotency_key="\ud800", platform_message_id="\ud800")
-    engine.append_message("s1", "ro\ud800le", "x", idempotency_key="\ud800", platform_message_id="\ud800")
+    engine.append_message("s1", "user", "x", idempotency_key="\ud800", platform_message_id="\ud800")
+    engine.append_message("s1", "user", "x", idempotency_key="\ud800", platform_message_id="\ud800")
     engine.title_session("s1", "an\udfffother")
     engine.compress_session("s1", "sum\ud800", continuation_id="s3")
     engine.reroute(

@@ -13,9 +13,12 @@ import msgspec
 import pytest
 
 from retold.domain import events as e
+from retold.domain import session
 from retold.domain.errors import BadIdentifier, BadUsage, DeletedSession, NoSuchSession, RuleBroken
+from retold.domain.events import session_stream
 from retold.domain.message import Message
 from retold.domain.session_source import SessionSource, conversation
+from retold.infrastructure.decisions import event
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.streams import route_stream
@@ -361,12 +364,21 @@ def test_a17_a_reset_session_is_listed_found_and_resumed(engine: SessionEngine) 
     assert engine.resume(K, first).session_id == first
 
 
+def led_to_a_run(engine: SessionEngine, session_id: str, created: e.SessionCreated) -> None:
+    """As an older store left it: a chat's key leads to a session that runs by itself."""
+    moved = engine.route(K).lead_to(session_id, "import")
+    assert moved is not None
+    begun = event(session_stream(session_id), 1, created, engine.at())
+    engine.save_events([begun, engine.rerouted(engine.route(K), moved, engine.at())])
+
+
 @pytest.mark.parametrize("source", ["cron", "subagent", "tool"])
 @pytest.mark.parametrize("routed", [True, False])
 def test_a18_a_persons_message_never_lands_in_a_run_of_its_own(
     engine: SessionEngine, source: str, routed: bool
 ) -> None:
-    engine.create_session(source, session_id="run", key=K, chat_id="1001", chat_type="dm", user_id="501")
+    created = session.created(source, key=K, chat_id="1001", chat_type="dm", user_id="501")
+    led_to_a_run(engine, "run", created)
     engine.append_message("run", "user", "the job")
     if not routed:
         forget_routes(engine, K)
@@ -382,9 +394,8 @@ def test_a18_a_persons_message_never_lands_in_a_run_of_its_own(
 
 def test_a18_nor_in_a_delegates_session(engine: SessionEngine) -> None:
     first = chat(engine)
-    engine.create_session(
-        "telegram", session_id="delegate", key=K, parent=first, parent_kind="delegate", cause="resume"
-    )
+    created = session.created("telegram", key=K, parent=first, parent_kind="delegate")
+    led_to_a_run(engine, "delegate", created)
 
     assert engine.resolve(BOAT).session_id != "delegate"
     with pytest.raises(RuleBroken, match="delegate"):

@@ -1,0 +1,669 @@
+"""What a user would expect of a home, in dicts and lists: no events, no projections, no clever ways.
+
+Each command is a method that changes the model, or raises `Refused` with the kinds of refusal that would
+do. Times are microseconds since the Unix epoch, UTC; every chat of the model lives in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+LEASE = 120_000_000
+FORGOTTEN = "[forgotten]"
+HARD = ("session_reset", "session_switch", "new_session", "idle", "daily")
+SETTLED = ("superseded_by_repair", "cron_complete")
+FENCED = ("delete", "reset", "idle", "daily", "suspended")
+
+
+class Refused(Exception):
+    """The command does nothing; `kinds` are the refusals that say so rightly."""
+
+    def __init__(self, *kinds: str) -> None:
+        super().__init__(*kinds)
+        self.kinds = kinds
+
+
+@dataclass(eq=False)
+class Said:
+    """One message of a conversation, however often compression repeated it."""
+
+    text: str
+    root: int
+    """The position of the message, or of what it is a copy of."""
+    home: str
+    """The session in which it was first said."""
+    at_us: int = 0
+    user: bool = False
+    summary: bool = False
+    undone: bool = False
+    erased: bool = False
+
+
+@dataclass
+class Talk:
+    """One session."""
+
+    id: str
+    source: str
+    started_us: int
+    key: str | None = None
+    title: str | None = None
+    named: bool = False
+    """Whether it ever had a title, or lost one: no model names it any more."""
+    parent: str | None = None
+    kind: str | None = None
+    end: str | None = None
+    ended_us: int = 0
+    goes_on: str | None = None
+    archived: bool = False
+    pinned: bool = False
+    deleted: bool = False
+    erased: bool = False
+    along: list[str] = field(default_factory=list)
+    """Sessions that went with it when it was deleted, itself first."""
+    left_keys: list[str] = field(default_factory=list)
+    had_title: bool = False
+    active_us: int | None = None
+    live: list[Said] = field(default_factory=list)
+    """What a model is given."""
+    rows: list[Said] = field(default_factory=list)
+    """All that was ever said or repeated here."""
+    redoable: list[tuple[list[Said], list[Said]]] = field(default_factory=list)
+    running: str | None = None
+    lease_us: int = 0
+    since_us: int = 0
+    last_turn: tuple[int, int] | None = None
+    turns: dict[str, str] = field(default_factory=dict)
+    """Every turn that was started here, and how it ended; "" while it runs."""
+    queued: set[str] = field(default_factory=set)
+    waiting: list[tuple[str, str]] = field(default_factory=list)
+    """Turn and lane, in the order in which they will run."""
+    suspended: bool = False
+
+    @property
+    def hard(self) -> bool:
+        return self.end in HARD
+
+    @property
+    def over(self) -> bool:
+        return self.goes_on is not None or self.hard
+
+    @property
+    def in_use_us(self) -> int:
+        return self.started_us if self.active_us is None else self.active_us
+
+    @property
+    def takes_messages(self) -> bool:
+        return self.source not in ("cron", "tool") and self.kind not in ("delegate", "tool")
+
+    def runs(self, now_us: int) -> bool:
+        return self.running is not None and now_us < self.lease_us
+
+
+@dataclass
+class Led:
+    """Where a chat's key leads; where nowhere, why, and what it led to before."""
+
+    to: str | None = None
+    closed: str | None = None
+    left: str | None = None
+
+
+@dataclass
+class Policy:
+    """When a chat begins anew by itself."""
+
+    mode: Literal["none", "idle", "daily", "both", "daily_and_idle"] = "none"
+    idle_minutes: int = 60
+    at_hour: int = 4
+
+
+@dataclass
+class Model:
+    """A home."""
+
+    talks: dict[str, Talk] = field(default_factory=dict)
+    routes: dict[str, Led] = field(default_factory=dict)
+    claims: dict[str, str] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Policy)
+    in_place: bool = False
+    summaries: int = 0
+    delivered: dict[tuple[str, str], Said] = field(default_factory=dict)
+    """What was acknowledged, by session and idempotency key."""
+
+    # --- looking -----------------------------------------------------------------------------------
+
+    def there(self) -> list[Talk]:
+        """Sessions that are not deleted."""
+        return [each for each in self.talks.values() if not each.deleted]
+
+    def talk(self, name: str) -> Talk:
+        found = self.talks.get(name)
+        if found is None or found.erased:
+            raise Refused("no_such_session", "deleted_session")
+        if found.deleted:
+            raise Refused("deleted_session")
+        return found
+
+    def known(self, name: str | None) -> Talk | None:
+        found = None if name is None else self.talks.get(name)
+        return None if found is None or found.deleted else found
+
+    def led(self, key: str) -> Led:
+        return self.routes.get(key, Led())
+
+    def lead(self, key: str, to: str | None, closed: str | None = None) -> None:
+        before = self.led(key)
+        if to is not None:
+            self.routes[key] = Led(to)
+        elif before.to is not None:
+            self.routes[key] = Led(None, closed, before.to)
+
+    def chain(self, talk: Talk) -> list[Talk]:
+        """The segments of a conversation that are there, first to last."""
+        found = [talk]
+        while found[0].kind == "continuation" and (before := self.known(found[0].parent)) is not None:
+            found.insert(0, before)
+        while (after := self._continuation(found[-1])) is not None:
+            found.append(after)
+        return found
+
+    def _continuation(self, talk: Talk) -> Talk | None:
+        below = [each for each in self.there() if each.parent == talk.id and each.kind == "continuation"]
+        assert len(below) <= 1, "one continuation a parent"
+        return below[0] if below else None
+
+    def view(self, name: str) -> list[str]:
+        """What a model is given of a session."""
+        return [each.text for each in _there(self.talks[name].live)]
+
+    def history(self, name: str) -> list[str]:
+        """What a person saw of the whole conversation, each once, in any order."""
+        seen = {id(said): said for talk in self.chain(self.talks[name]) for said in talk.rows}
+        return sorted(each.text for each in _there(seen.values()))
+
+    def tip(self, talk: Talk) -> Talk:
+        return self.chain(talk)[-1]
+
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        source: str,
+        at: int,
+        *,
+        key: str | None = None,
+        title: str | None = None,
+        parent: str | None = None,
+        kind: str | None = None,
+    ) -> Talk:
+        if name in self.talks:
+            raise Refused("session_exists")
+        if title is not None and title in self.claims:
+            raise Refused("title_taken")
+        made = Talk(name, source, at, key=key, parent=parent, kind=kind)
+        self.talks[name] = made
+        if title is not None:
+            self._name(made, title)
+        if key is not None:
+            self.lead(key, name)
+        return made
+
+    def end(self, name: str, reason: str, at: int) -> None:
+        self._end(self.talk(name), reason, at)
+
+    def _end(self, talk: Talk, reason: str, at: int) -> None:
+        if talk.over or (talk.end is not None and reason not in HARD):
+            return
+        talk.end, talk.ended_us = reason, at
+        self._turn_over(talk, at)
+
+    def _turn_over(self, talk: Talk, at: int, outcome: str = "over") -> None:
+        if talk.running is not None:
+            talk.turns[talk.running] = outcome
+            talk.running, talk.last_turn = None, (talk.since_us, at)
+
+    def reopen(self, name: str) -> None:
+        talk = self.talk(name)
+        if talk.over:
+            raise Refused("session_over")
+        self._open(talk)
+
+    def _open(self, talk: Talk) -> None:
+        if talk.end is not None or talk.goes_on is not None:
+            talk.end = talk.goes_on = None
+            talk.suspended = False
+
+    def flag(self, name: str, what: Literal["archived", "pinned"], on: bool) -> None:
+        setattr(self.talk(name), what, on)
+
+    # --- messages ----------------------------------------------------------------------------------
+
+    def append(self, name: str, key: str, text: str, user: bool, at: int, position: int) -> None:
+        talk = self.talk(name)
+        before = self.delivered.get((name, key))
+        if before is not None:
+            assert position == before.root, "the same message again"
+            return
+        if talk.over:
+            raise Refused("session_over")
+        said = Said(text, position, name, at, user)
+        self.delivered[name, key] = said
+        self._say(talk, said)
+
+    def _say(self, talk: Talk, *said: Said) -> None:
+        talk.live += said
+        talk.rows += said
+        talk.redoable.clear()
+        times = [each.at_us for each in said if not each.summary]  # what is kept was said when it was said
+        if times:
+            talk.active_us = max(times) if talk.active_us is None else max(*times, talk.active_us)
+
+    def take_in(self, name: str, said: Said) -> None:
+        """A source has one message more, whatever became of its session here."""
+        self._say(self.talks[name], said)
+
+    def edit(self, name: str, said: Said, text: str) -> None:
+        self.talk(name)
+        said.text = text
+
+    def _summary(self, text: str, home: str) -> Said:
+        """A summary; its position is nobody's business, but it has one of its own."""
+        self.summaries += 1
+        return Said(text, -self.summaries, home, summary=True)
+
+    def rewind(self, name: str, said: Said) -> None:
+        talk = self.talk(name)
+        if talk.over:
+            raise Refused("session_over")
+        at = talk.live.index(said)
+        gone = [each for each in talk.live[at:] if not each.undone]
+        talk.redoable.append((list(talk.live), gone))
+        talk.live = talk.live[:at]
+        for each in gone:
+            each.undone = True
+
+    def redo(self, name: str) -> None:
+        talk = self.talk(name)
+        if talk.over:
+            raise Refused("session_over")
+        if not talk.redoable:
+            raise Refused("nothing_to_do")
+        talk.live, back = talk.redoable.pop()
+        for each in back:
+            each.undone = False
+
+    def compact(self, name: str, summary: str, keep: int) -> None:
+        talk = self.talk(name)
+        if talk.over:
+            raise Refused("session_over")
+        kept = _kept(talk.live, keep)
+        if not [each for each in _there(talk.live) if not each.summary and each not in kept]:
+            raise Refused("nothing_to_do")
+        talk.live = []
+        self._say(talk, self._summary(summary, name), *kept)
+
+    def compress(self, name: str, child: str, summary: str, keep: int, at: int) -> None:
+        talk = self.talk(name)
+        if talk.over:
+            raise Refused("session_over")
+        if child in self.talks:
+            raise Refused("session_exists")
+        kept = _kept(talk.live, keep)
+        if keep and not [each for each in _there(talk.live) if not each.summary and each not in kept]:
+            raise Refused("nothing_to_do")
+        made = Talk(child, talk.source, at, key=talk.key, parent=name, kind="continuation")
+        self.talks[child] = made
+        talk.goes_on = child
+        if talk.end is None:
+            talk.end, talk.ended_us = "compression", at
+        if talk.title is not None:
+            self._name(made, self.next_title(talk.title))
+        self._say(made, self._summary(summary, child), *kept)
+        made.running, made.lease_us, made.since_us = talk.running, talk.lease_us, at
+        self._waits_on(talk, made)
+        if talk.running is not None:
+            made.turns[talk.running] = ""
+            self._turn_over(talk, at, "carried")
+        if talk.key is not None and self.led(talk.key).to == name:
+            self.lead(talk.key, child)
+
+    def branch(self, name: str, made: str, title: str | None, lead: bool, at: int) -> None:
+        talk = self.talk(name)
+        if made in self.talks:
+            raise Refused("session_exists")
+        if title is not None and title in self.claims:
+            raise Refused("title_taken")
+        other = Talk(made, talk.source, at, key=talk.key, parent=name, kind="branch")
+        self.talks[made] = other
+        self._name(other, title or self.next_title(talk.title or "branch"))
+        copies = [
+            Said(each.text, each.root, made if each.summary else each.home, each.at_us, each.user)
+            for each in _there(talk.live)
+        ]
+        self._say(other, *copies)
+        if talk.key is None:
+            self._end(talk, "branched", at)
+        elif lead:
+            self._waits_on(talk, other)
+            self.lead(talk.key, made)
+
+    def _waits_on(self, left: Talk, there: Talk) -> None:
+        """What waited in a session that its chat leaves waits on where the chat goes."""
+        moved, left.waiting = left.waiting, []
+        slot = [each for each in moved if each[1] == "slot"]
+        there.waiting = slot + there.waiting + [each for each in moved if each[1] != "slot"]
+        there.queued |= {turn for turn, _ in moved}
+
+    # --- forgetting --------------------------------------------------------------------------------
+
+    def forget(self, name: str, said: Said) -> None:
+        self.talk(name)
+        for each in self._same(said):
+            each.text = FORGOTTEN
+
+    def erase(self, said: Said) -> None:
+        for each in self._same(said):
+            each.erased = True
+
+    def _same(self, said: Said) -> Iterator[Said]:
+        for talk in self.talks.values():
+            yield from (each for each in talk.rows if each.root == said.root)
+
+    def delete(self, name: str, at: int) -> None:
+        talk = self.talk(name)
+        gone = [talk, *self._delegates(talk)]
+        if any(each.runs(at) for each in gone):
+            raise Refused("turn_running")
+        for each in gone:
+            each.deleted, each.waiting, each.left_keys = True, [], []
+            each.had_title = each.title is not None and self.claims.get(each.title) == each.id
+            if each.had_title and each.title is not None:
+                del self.claims[each.title]
+            for key, led in list(self.routes.items()):
+                if led.to == each.id:
+                    self.lead(key, None, "delete")
+                    each.left_keys.append(key)
+        talk.along = [each.id for each in gone]
+
+    def _delegates(self, talk: Talk) -> list[Talk]:
+        found = []
+        for each in self.there():
+            if each.parent == talk.id and each.kind == "delegate":
+                found += [each, *self._delegates(each)]
+        return found
+
+    def undelete(self, name: str) -> None:
+        talk = self.talks.get(name)
+        if talk is None or talk.erased:
+            raise Refused("no_such_session")
+        if not talk.deleted:
+            raise Refused("rule_broken")
+        for each in (self.talks[other] for other in talk.along or [name]):
+            each.deleted = False
+            before = self.talks.get(each.parent or "")
+            if each.kind == "continuation" and before is not None and not before.erased:
+                each.kind = "continuation" if before.goes_on == each.id else "branch"
+            if each.had_title and each.title is not None and each.title not in self.claims:
+                self.claims[each.title] = each.id
+            for key in each.left_keys:
+                if self.led(key).to is None:
+                    self.lead(key, each.id)
+
+    def erase_session(self, name: str) -> None:
+        talk = self.talks[name]
+        talk.erased = True
+        talk.title = None
+
+    # --- titles ------------------------------------------------------------------------------------
+
+    def title(self, name: str, title: str | None) -> None:
+        talk = self.talk(name)
+        holder = None if title is None else self.claims.get(title)
+        if holder not in (None, name):
+            above = self.known(talk.parent) if talk.kind == "continuation" else None
+            while above is not None and above.id != holder:
+                above = self.known(above.parent) if above.kind == "continuation" else None
+            if above is None:
+                raise Refused("title_taken")
+            above.title, above.named = None, True
+        if title == talk.title and (title is None or holder == name):
+            return
+        self._name(talk, title)
+
+    def _name(self, talk: Talk, title: str | None) -> None:
+        if talk.title is not None and self.claims.get(talk.title) == talk.id:
+            del self.claims[talk.title]
+        talk.title, talk.named = title, True
+        if title is not None:
+            self.claims[title] = talk.id
+
+    def auto_title(self, name: str, title: str) -> None:
+        talk = self.talk(name)
+        if talk.title is None and not talk.named and talk.kind != "branch":
+            self._name(talk, title if title not in self.claims else self.next_title(title))
+
+    def next_title(self, title: str) -> str:
+        base = re.sub(r" #[0-9]+\Z", "", title)
+        shown = {each.title for each in self.there() if each.title is not None} | set(self.claims)
+        line = [each for each in shown if re.fullmatch(re.escape(base) + r"( #[0-9]+)?", each)]
+        if not line:
+            return base
+        return f"{base} #{max(int(each.partition(' #')[2] or 1) for each in line) + 1}"
+
+    # --- where chats go ----------------------------------------------------------------------------
+
+    def led_to(self, key: str) -> Talk | None:
+        """The session that a key leads to, or what that one goes on as."""
+        found = self.known(self.led(key).to)
+        if found is None:
+            return None
+        return self.tip(found)
+
+    def resolve(self, key: str, source: str, at: int, made: str) -> None:
+        led = self.led(key)
+        talk = self.led_to(key)
+        if talk is not None and (talk.hard or talk.end in SETTLED or not talk.takes_messages):
+            talk = None
+        if talk is None and led.closed not in FENCED:
+            talk = self._recovered(key, source)
+        if talk is not None and not self._held_back(talk, at):
+            rule = self._due(talk, at)
+            if rule is not None:
+                self._reset(talk, key, rule, made, at)
+                return
+        if talk is not None:
+            self._open(talk)
+            if talk.key is None:
+                talk.key = key
+            if led.to != talk.id:
+                self.lead(key, talk.id)
+            return
+        before = self.known(led.to or led.left)
+        old = before.id if before is not None and before.hard and before.end != "session_switch" else None
+        self.talks[made] = Talk(made, source, at, key=key, parent=old, kind="reset" if old else None)
+        self.lead(key, made)
+
+    def _recovered(self, key: str, source: str) -> Talk | None:
+        """Of the chat's sessions the one that was in use last, if no end for good came after that."""
+        ours = [each for each in self.there() if each.key == key]
+        ends = [each.ended_us for each in ours if each.hard and each.takes_messages and each.source == source]
+        standing = [
+            each
+            for each in ours
+            if not (each.hard or each.end in SETTLED)
+            and self.tip(each) is each
+            and each.takes_messages
+            and each.source == source
+            and each.in_use_us >= max(ends, default=each.in_use_us)
+        ]
+        return max(standing, key=lambda s: (bool(s.rows), s.in_use_us, s.started_us, s.id), default=None)
+
+    def _held_back(self, talk: Talk, at: int) -> bool:
+        return not talk.suspended and talk.runs(at)
+
+    def _due(self, talk: Talk, at: int) -> str | None:
+        """The rule by which a chat begins anew now."""
+        if talk.suspended:
+            return "suspended"
+        last = talk.in_use_us
+        idle = at > last + self.policy.idle_minutes * MINUTE
+        if talk.last_turn is not None and talk.last_turn[0] <= last <= talk.last_turn[1]:
+            last = talk.last_turn[0]
+        latest = (at - self.policy.at_hour * HOUR) // DAY * DAY + self.policy.at_hour * HOUR
+        daily = last < latest
+        match self.policy.mode:
+            case "none":
+                return None
+            case "idle":
+                return "idle" if idle else None
+            case "daily":
+                return "daily" if daily else None
+            case "both":
+                return "idle" if idle else "daily" if daily else None
+            case _:
+                return "daily" if daily and idle else None
+
+    def _reset(self, talk: Talk, key: str, rule: str, made: str | None, at: int) -> None:
+        waiting, talk.waiting = Talk("", "", 0, waiting=talk.waiting), []
+        self._turn_over(talk, at)
+        if not talk.over:
+            talk.end, talk.ended_us = "session_reset", at
+        if made is None:
+            self.lead(key, None, rule)
+            return
+        fresh = Talk(made, talk.source, at, key=key, parent=talk.id, kind="reset")
+        self.talks[made] = fresh
+        if rule != "reset":
+            self._waits_on(waiting, fresh)
+        self.lead(key, made)
+
+    def reset(self, key: str, source: str, made: str, title: str | None, at: int) -> None:
+        if title is not None and title in self.claims:
+            raise Refused("title_taken")
+        talk = self.led_to(key)
+        if talk is None:
+            self.talks[made] = Talk(made, source, at, key=key)
+            self.lead(key, made)
+        else:
+            self._reset(talk, key, "reset", made, at)
+        if title is not None:
+            self._name(self.talks[made], title)
+
+    def expire(self, at: int) -> int:
+        """Every chat that is due begins anew at its next message; how many."""
+        found = 0
+        for key in list(self.routes):
+            talk = self.led_to(key)
+            if self.policy.mode == "none" or talk is None or talk.hard or talk.waiting or talk.suspended:
+                continue
+            rule = None if self._held_back(talk, at) else self._due(talk, at)
+            if rule is not None:
+                self._reset(talk, key, rule, None, at)
+                found += 1
+        return found
+
+    def resume(self, key: str, name: str, at: int) -> None:
+        asked = self.talk(name)
+        target = self.tip(asked)
+        if not target.takes_messages:
+            raise Refused("rule_broken")
+        led = self.led(key)
+        self._open(target)
+        if led.to not in (None, target.id, asked.id) and (left := self.known(led.to)) is not None:
+            self._waits_on(left, target)
+            self._end(left, "session_switch", at)
+        if led.to != target.id:
+            self.lead(key, target.id)
+
+    def close_key(self, key: str, at: int) -> None:
+        led = self.led(key)
+        left = self.known(led.to)
+        if left is not None and left.end is None and left.goes_on is None:
+            left.end, left.ended_us = "superseded_by_repair", at
+            self._turn_over(left, at)
+        self.lead(key, None, "repair")
+
+    # --- turns -------------------------------------------------------------------------------------
+
+    def _taking_turns(self, name: str) -> Talk:
+        talk = self.talk(name)
+        if talk.over:
+            raise Refused("session_over")
+        if talk.suspended:
+            raise Refused("suspended")
+        return talk
+
+    def begin(self, name: str, turn: str, at: int) -> None:
+        talk = self._taking_turns(name)
+        if turn in talk.turns and talk.running != turn:
+            raise Refused("turn_over")
+        if talk.runs(at):
+            raise Refused("turn_running")
+        if talk.running == turn:
+            raise Refused("turn_over")
+        self._turn_over(talk, at, "lost")
+        talk.waiting = [each for each in talk.waiting if each[0] != turn]
+        talk.running, talk.lease_us, talk.since_us = turn, at + LEASE, at
+        talk.turns[turn] = ""
+
+    def next_turn(self, name: str, at: int) -> None:
+        talk = self.talk(name)
+        if talk.waiting:
+            self.begin(name, talk.waiting[0][0], at)
+
+    def finish(self, name: str, turn: str, at: int) -> None:
+        talk = self.talk(name)
+        while talk.running != turn and talk.goes_on is not None and talk.turns.get(turn) == "carried":
+            talk = self.talk(talk.goes_on)
+        ended = talk.turns.get(turn)
+        if ended in ("lost", "interrupted"):
+            raise Refused("turn_over")
+        if ended is None:
+            raise Refused("rule_broken")
+        if talk.running == turn:
+            self._turn_over(talk, at, "done")
+        else:
+            talk.turns[turn] = "done"
+
+    def enqueue(self, name: str, turn: str, lane: str) -> None:
+        talk = self._taking_turns(name)
+        if turn in talk.queued:
+            return
+        if turn in talk.turns:
+            raise Refused("turn_over", "turn_running")
+        talk.queued.add(turn)
+        if lane == "slot":
+            kept = [each for each in talk.waiting if each[1] != "slot"]
+            talk.waiting = [(turn, lane), *kept]
+        else:
+            talk.waiting.append((turn, lane))
+
+    def clear_queue(self, name: str) -> None:
+        self.talk(name).waiting = []
+
+    def stop(self, name: str, at: int) -> None:
+        talk = self.talk(name)
+        self._turn_over(talk, at, "interrupted")
+        talk.suspended = talk.suspended or not talk.over
+
+
+def _there(said: Iterable[Said]) -> list[Said]:
+    return [each for each in said if not each.erased and not each.undone]
+
+
+def _kept(live: list[Said], exchanges: int) -> list[Said]:
+    """The last exchanges, each from where somebody spoke on."""
+    live = _there(live)
+    if exchanges == 0:
+        return []
+    begun = [index for index, each in enumerate(live) if each.user and not each.summary]
+    first = begun[-exchanges] if exchanges <= len(begun) else 0
+    return [each for each in live[first:] if not each.summary]
