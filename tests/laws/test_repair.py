@@ -80,7 +80,10 @@ def store(rows: list[dict[str, Any]], routes: list[tuple[str, str]]) -> Iterator
                 engine.end_session(name, row["end"], at_us=began_us + 2 * HOUR_US)
         for key, session_id in routes:
             if engine.exists(session_id):
-                engine.reroute(key, session_id, "recovery", at_us=T0_US + 5 * HOUR_US)
+                led = engine.route(key)
+                moved = led.lead_to(session_id, "recovery")
+                if moved is not None:
+                    engine.save_events([engine.rerouted(led, moved, T0_US + 5 * HOUR_US)])
         yield engine
 
 

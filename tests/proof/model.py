@@ -217,7 +217,10 @@ class Model:
         return made
 
     def end(self, name: str, reason: str, at: int) -> None:
-        self._end(self.talk(name), reason, at)
+        talk = self.talk(name)
+        if reason in HARD and not talk.over:
+            talk.waiting = []
+        self._end(talk, reason, at)
 
     def _end(self, talk: Talk, reason: str, at: int) -> None:
         if talk.over or (talk.end is not None and reason not in HARD):
@@ -328,6 +331,7 @@ class Model:
             self._name(made, self.next_title(talk.title))
         self._say(made, self._summary(summary, child), *kept)
         made.running, made.lease_us, made.since_us = talk.running, talk.lease_us, at
+        made.suspended = talk.suspended
         self._waits_on(talk, made)
         if talk.running is not None:
             made.turns[talk.running] = ""
