@@ -237,6 +237,7 @@ class Model:
         talk = self.talk(name)
         if talk.over:
             raise Refused("session_over")
+        talk.suspended = False
         self._open(talk)
 
     def _open(self, talk: Talk) -> None:
@@ -353,10 +354,13 @@ class Model:
             for each in _there(talk.live)
         ]
         self._say(other, *copies)
+        if lead:
+            left = None if talk.key is None else self.known(self.led(talk.key).to)
+            for each in (left, talk) if left is not None and left is not talk else (talk,):
+                self._waits_on(each, other)
         if talk.key is None:
             self._end(talk, "branched", at)
         elif lead:
-            self._waits_on(talk, other)
             self.lead(talk.key, made)
 
     def _waits_on(self, left: Talk, there: Talk) -> None:
