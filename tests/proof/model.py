@@ -635,7 +635,7 @@ class Model:
         if ended in ("lost", "interrupted"):
             raise Refused("turn_over")
         if ended is None:
-            raise Refused("rule_broken")
+            raise Refused("rule_broken", "deleted_session")
         if talk.running == turn:
             self._turn_over(talk, at, "done")
         else:
