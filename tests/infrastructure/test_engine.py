@@ -1,4 +1,7 @@
-"""SessionEngine: what a command leaves in the log, what it refuses, and what it does not read for that."""
+"""SessionEngine: what a command leaves in the log, what it refuses, and what it does not read for that.
+
+Over 400 lines because it holds what all commands have in common; each part has its own file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Chats that begin anew, by a person's word and by policy, on real files under a clock that is turned."""
+"""Chats that begin anew, by a person's word and by policy, on real files under a clock that is turned.
+
+Over 400 lines because one turned clock carries every rule of resets, told side by side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a chat's next message goes, on real files."""
+"""Where a chat's next message goes, on real files.
+
+Over 400 lines because each test plays one chat through the same few helpers; to be read case by case.
+"""
 
 from __future__ import annotations
 

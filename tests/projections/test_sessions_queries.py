@@ -1,4 +1,7 @@
-"""What lists, pages, trees and counts say of sessions; each test a history and what is told of it."""
+"""What lists, pages, trees and counts say of sessions; each test a history and what is told of it.
+
+Over 400 lines because lists, pages and trees are held against the same few histories.
+"""
 
 from __future__ import annotations
 

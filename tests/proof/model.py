@@ -2,6 +2,8 @@
 
 Each command is a method that changes the model, or raises `Refused` with the kinds of refusal that would
 do. Times are microseconds since the Unix epoch, UTC; every chat of the model lives in UTC.
+
+Over 400 lines because it is one class: what commands mean stands in one place, without the engine.
 """
 
 from __future__ import annotations

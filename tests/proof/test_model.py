@@ -1,4 +1,7 @@
-"""Random commands of several writers that crash, and a plain model of what a user would expect of them."""
+"""Random commands of several writers that crash, and a plain model of what a user would expect of them.
+
+Over 400 lines because it is one machine: hypothesis takes rules and checks from a single class.
+"""
 
 from __future__ import annotations
 
