@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .asking import is_agreed
+from .asking import ask
 from .options import home_option, json_option
 from .output import emit_json, plural
 from .removal import pending_words, unreached
@@ -40,6 +40,7 @@ def forget(
     in the shell's history: `--text -` reads it from standard input.
     """
     from ..domain.errors import BadUsage
+    from ..infrastructure.copies import copies_of
 
     if (text is None) == (session is None) or (text is None and message is None):
         raise BadUsage("give a session and a message, or --text", hint="see: retold forget --help")
@@ -48,9 +49,7 @@ def forget(
         secret = sys.stdin.readline().rstrip("\r\n") if not yes else sys.stdin.read().strip("\r\n")
     what = "this text wherever it stands" if session is None else f"message {message} of session '{session}'"
     with writing(home) as engine:
-        if not is_agreed(f"Forget {what}, for good?", yes=yes, as_json=as_json):
-            put("Cancelled.")
-            return
+        ask(f"Forget {what}, for good?", yes=yes, as_json=as_json)
         if secret is not None:
             done = engine.forget_text(secret, reason=reason)
         else:
@@ -61,6 +60,7 @@ def forget(
             done = engine.forget_message(
                 found, int(name.lstrip("#")) if name.lstrip("#").isdecimal() else name, reason=reason
             )
+        copies = copies_of(home, engine.state.reader()) if done.events else []
     if as_json:
         emit_json(
             {
@@ -68,6 +68,7 @@ def forget(
                 "events": done.events,
                 "sessions": done.sessions,
                 "pending": done.pending,
+                "copies": [str(each) for each in copies],
             }
         )
         return
@@ -76,4 +77,4 @@ def forget(
         return
     where = f" of {plural(len(done.sessions), 'session')}" if done.sessions else ""
     put(f"Forgotten in {plural(done.events, 'event')}{where}.")
-    say([*pending_words(done.pending), *unreached(home)])
+    say([*pending_words(done.pending), *unreached(copies)])

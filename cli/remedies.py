@@ -115,6 +115,8 @@ def resolve_conflict(position: str, keep: Literal["ours", "theirs"], home: Path,
     if not as_json:
         whose = "what stood here" if keep == "ours" else "what the source says"
         put(f"{', '.join(done.columns)}: {whose} stands (#{done.position}).")
+        if done.can_be_undone:
+            _undo(done, home)
 
 
 def _key(db: Connection, text: str) -> str:

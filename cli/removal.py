@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import click
 
 from ..domain.errors import DeletedSession
 from ..domain.shell import shell_word
-from .asking import is_agreed
+from .asking import ask
 from .options import home_option, json_option, with_home
 from .output import emit_json, iso_us, plural
 from .stream import put, say
@@ -33,6 +34,7 @@ def delete(session: str, yes: bool, now: bool, reason: str, home: Path, as_json:
     brought back with `retold sessions undelete` for seven days (sessions.erase_after); then it is erased.
     Branches and continuations stay.
     """
+    from ..infrastructure.copies import copies_of
     from ..projections.deletions import delegates_of
     from ..projections.find import find_deleted, find_session
 
@@ -47,16 +49,15 @@ def delete(session: str, yes: bool, now: bool, reason: str, home: Path, as_json:
         along = len(delegates_of(db, found))
         its = f", its {plural(along, 'delegate')}" if along else ""
         question = f"Delete session '{found}'{its} and all its messages{', for good' if now else ''}?"
-        if not is_agreed(question, yes=yes, as_json=as_json):
-            put("Cancelled.")
-            return
+        ask(question, yes=yes, as_json=as_json)
         done = engine.delete_session(found, reason, now=now)
+        copies = copies_of(home, engine.state.reader()) if done.erased else []
     if as_json:
-        emit_json(_deleted(done))
+        emit_json(_deleted(done, copies))
         return
     put(f"Deleted session '{done.session_id}'.", *_also(done))
     if done.erased:
-        say([*(pending_words(done.pending) or ["It is erased."]), *unreached(home)])
+        say([*(pending_words(done.pending) or ["It is erased."]), *unreached(copies)])
     else:
         back = f"retold sessions undelete {shell_word(done.session_id)}{with_home(home)}"
         say([f"Until {iso_us(done.erase_after_us)} this brings it back: {back}"])
@@ -118,17 +119,15 @@ def pending_words(files: tuple[str, ...]) -> list[str]:
     return [f"Pending: {', '.join(files)} hold it until other readers leave; the next command finishes it."]
 
 
-def unreached(home: Path) -> list[str]:
-    """Where what was erased here may still stand: what this program laid beside the home, by name."""
-    from ..infrastructure.backup import beside
-
+def unreached(copies: Sequence[Path]) -> list[str]:
+    """Where what was erased here may still stand, by name as far as it is known."""
     lines = ["Backups and exports made before are not reached."]
-    if kept := beside(home):
-        lines.append(f"Of these, beside the home: {', '.join(map(str, kept))}")
+    if copies:
+        lines += ["These may hold it still:", *(f"  {each}" for each in copies)]
     return lines
 
 
-def _deleted(done: Deleted) -> dict[str, object]:
+def _deleted(done: Deleted, copies: Sequence[Path]) -> dict[str, object]:
     return {
         "session_id": done.session_id,
         "positions": done.positions,
@@ -138,4 +137,5 @@ def _deleted(done: Deleted) -> dict[str, object]:
         "erase_after_at": iso_us(done.erase_after_us),
         "erased": done.erased,
         "pending": done.pending,
+        "copies": [str(each) for each in copies],
     }

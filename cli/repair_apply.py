@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ..domain.errors import RepairRefused, RetoldError, TwoHistories
 from ..domain.shell import shell_word
-from .asking import is_agreed
+from .asking import ask
 from .options import with_home
 from .output import emit_json
 from .stream import put, say
@@ -60,9 +60,9 @@ def apply(
     """Do what is wished for, and carry it into a Hermes home; the exit code."""
     from .writing import writing
 
-    if wishes and not is_agreed(f"Adopt {len(wishes)} orphaned session(s)?", yes=yes, as_json=as_json):
-        put("Aborted — nothing was changed.")
-        return 0
+    if wishes:
+        question = f"Adopt {len(wishes)} orphaned session(s)?"
+        ask(question, yes=yes, as_json=as_json, declined="Aborted — nothing was changed.")
     with writing(home) as engine:
         safe = Safe(home)
         results = []

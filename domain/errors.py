@@ -45,6 +45,12 @@ class BadIdentifier(BadUsage):
     kind = "bad_identifier"
 
 
+class BadTime(BadUsage):
+    """A time that is none in microseconds since the Unix epoch, such as one in seconds."""
+
+    kind = "bad_time"
+
+
 class BadConfig(BadUsage):
     """A configuration file with an unknown key or a bad value; the message names the line."""
 
@@ -279,6 +285,19 @@ class BuiltOn(NotUndoable):
     def __init__(self, message: str, *, positions: tuple[int, ...], hint: str) -> None:
         super().__init__(message, hint=hint)
         self.positions = positions
+
+
+class EngineClosed(RuleBroken):
+    """The engine was closed, by `close` or at the end of its `with`: it answers nothing any more."""
+
+    kind = "engine_closed"
+
+    def __init__(self, home: str) -> None:
+        super().__init__(
+            f"the engine of {home} is closed",
+            hint="open the home again: retold.open_home; nothing was written",
+        )
+        self.home = home
 
 
 class NeedsUpgrade(RuleBroken):

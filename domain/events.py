@@ -526,6 +526,10 @@ class ActivityHeld(Payload, frozen=True, array_like=True, gc=False):
     key: str
     hold: str
     what: str = ""
+    gateway: str | None = None
+    """The gateway that watches over the work; None for nobody, and in logs from before it was said."""
+    deaths: int = 0
+    """How often that gateway had died until then: once it has died again, nobody watches any more."""
 
 
 class ActivityReleased(Payload, frozen=True, array_like=True, gc=False):

@@ -43,18 +43,21 @@ class Gateway(msgspec.Struct, frozen=True):
     """One gateway's stream.
 
     Attributes:
-        running: it started and did not stop since.
+        running: it started and did not stop since; `started`: it ever did.
         resumed_us: when its latest starts had sessions to resume: what the loop guard counts.
         channels: home channels by platform.
+        deaths: how often it was started again after a stop that it had not chosen.
     """
 
     name: str
     version: int = 0
     running: bool = False
+    started: bool = False
     started_us: int = 0
     drain: Drain | None = None
     resumed_us: tuple[int, ...] = ()
     channels: dict[str, HomeChannel] = {}
+    deaths: int = 0
 
     def takes_turns(self, at_us: int) -> e.SettingChanged | None:
         """Nothing where turns may begin; the end of a drain where one has lapsed, to be recorded.
@@ -116,7 +119,13 @@ def evolve(state: Gateway, version: int, payload: object, at_us: int) -> Gateway
     changes: dict[str, object] = {}
     match payload:
         case e.GatewayStarted():
-            changes = {"running": True, "started_us": at_us}
+            died = state.started and not payload.clean
+            changes = {
+                "running": True,
+                "started": True,
+                "started_us": at_us,
+                "deaths": state.deaths + died,
+            }
         case e.GatewayStopped():
             changes = {"running": False}
         case e.RecoveryRan() if payload.resumed or payload.loop:

@@ -8,6 +8,7 @@ import msgspec
 
 from . import events as e
 from .errors import HandoffRefused
+from .keys import platform_of
 from .text import is_blank, scrub
 
 HandoffState = Literal["pending", "running", "completed", "failed"]
@@ -113,9 +114,18 @@ def complete(
     """The session goes on under `key`.
 
     Raises:
-        HandoffRefused: this gateway does not hold it (any more).
+        HandoffRefused: this gateway does not hold it (any more), or the key is no chat's of the platform
+            that was asked.
     """
     _refuse_others(state, gateway, session_id, at_us)
+    platform = platform_of(key)
+    if platform != state.platform:
+        whose = "no key of a chat" if platform is None else f"a key of {platform}"
+        raise HandoffRefused(
+            f"session {session_id}: the handoff was asked for to {state.platform}, and '{key}' is {whose}",
+            state=state.state,
+            hint=f"complete it with a key of {state.platform}, or fail it",
+        )
     return e.HandoffCompleted(key, state.platform or "", previous)
 
 

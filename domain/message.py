@@ -21,7 +21,23 @@ ROLES: Final = ("user", "assistant", "tool", "system")
 """Who speaks in a conversation here; a store that was imported may know others."""
 Json: TypeAlias = list[Any] | dict[str, Any]
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89abAB]")
-_TEXTS: Final = (
+TEXTS: Final = (
+    "content",
+    "tool_name",
+    "tool_calls",
+    "tool_call_id",
+    "platform_message_id",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+    "effect_disposition",
+    "api_content",
+)
+"""The columns of a message that hold text, or JSON as text."""
+_WORDS: Final = (
     "role",
     "tool_name",
     "tool_call_id",
@@ -117,7 +133,7 @@ def said(message: Message, *, where: str) -> e.MessageAppended:
     """
     taken: dict[str, Any] = {}
     scrubbed = False
-    for name in _TEXTS:
+    for name in _WORDS:
         value = getattr(message, name)
         if value is None:
             continue

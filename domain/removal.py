@@ -44,3 +44,8 @@ def undelete(state: Session) -> e.SessionUndeleted:
     if not state.deleted:
         raise RuleBroken(f"session {state.id} is not deleted", hint="nothing was written")
     return e.SessionUndeleted()
+
+
+def beside() -> e.IdentityRestored:
+    """A continuation of what went on without it while it was deleted is a branch of that from now on."""
+    return e.IdentityRestored({"parent_kind": "continuation"}, {"parent_kind": "branch"})

@@ -43,7 +43,7 @@ class Resume(msgspec.Struct, frozen=True):
         key: the chat that leads to it.
         turn: the turn that was cut off, None where none was; it is over and does not start again.
         text, about: what that turn was queued with; None and {} where it was not.
-        note: which kind of recovery note the agent gets where no new message has come meanwhile.
+        kind: which kind of recovery note the model gets where no new message has come meanwhile.
     """
 
     session_id: str
@@ -52,7 +52,12 @@ class Resume(msgspec.Struct, frozen=True):
     turn: str | None = None
     text: str | None = None
     about: dict[str, e.Scalar] = {}
-    note: NoteKind = "ask"
+    kind: NoteKind = "ask"
+
+    @property
+    def note(self) -> str:
+        """What to tell the model, in its context and not as a person's message, where no new one has come."""
+        return recovery_note(self.reason, self.kind)
 
 
 def after_start(
@@ -156,7 +161,7 @@ def resume_of(state: Session, before: Turns, key: str, reason: e.ResumeReason) -
         turn=before.running or before.cut_off,
         text=None if asked is None else asked.text,
         about={} if asked is None else asked.about,
-        note=note_kind(state.source, new_message=False),
+        kind=note_kind(state.source, new_message=False),
     )
 
 
@@ -165,6 +170,23 @@ def note_kind(source: str, *, new_message: bool) -> NoteKind:
     if new_message:
         return "new_message"
     return "go_on" if source in _UNATTENDED else "ask"
+
+
+def note_for(state: Session, asked: Waiting | None) -> str | None:
+    """What to tell the model in a turn that is begun now; None where no restart had cut the one before off.
+
+    Args:
+        asked: what the turn was queued with. The very words of the one that was cut off are no new message.
+    """
+    if state.marks.resume is None:
+        return None
+    before = state.turns.asked
+    again = None not in (before, asked) and _words(before) == _words(asked)
+    return recovery_note(state.marks.resume, note_kind(state.source, new_message=not again))
+
+
+def _words(turn: Waiting | None) -> object:
+    return None if turn is None else (turn.text, turn.about)
 
 
 def recovery_note(reason: e.ResumeReason, kind: NoteKind) -> str:

@@ -15,6 +15,9 @@ from .context import taken_back
 from .ends import COMPRESSION, SESSION_RESET, SUPERSEDED
 from .errors import BuiltOn, NotUndoable
 from .events import Payload, Recorded
+from .requeuing import again, given_up, given_up_as, queued_again, takes
+from .settling import is_same_row, is_settling, put_back
+from .undoable import why_not
 
 _TITLES: Final = (e.TitleClaimed, e.TitleReleased)
 _ARCHIVES: Final = (e.SessionArchived, e.SessionUnarchived)
@@ -49,7 +52,10 @@ _BUILDS: Final[dict[tuple[type[Payload], ...], tuple[type[Payload], ...]]] = {
 }
 """For each kind of event, which later ones of its stream build on it."""
 _LEFT: Final = (e.QueueCleared, e.ResumeCleared)
-"""What a save may hold that stays as it is: what had been queued was given up, or is queued elsewhere."""
+"""What a save may hold that no event of its own kind takes back: a queue that was cleared is queued again."""
+
+UNDOABLE: Final[tuple[type[Payload], ...]] = (*_LEFT, *(kind for kinds in _BUILDS for kind in kinds))
+"""Kinds of events that have a reverse wherever they stand; of some others it depends on their save."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -85,11 +91,13 @@ class Led(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One event of the reverse; `at_us` where it tells of a time that had been."""
+    """One event of the reverse; `at_us` where it tells of a time that had been, `caused_by` where that is
+    not the save that is undone."""
 
     stream: str
     payload: Payload
     at_us: int | None = None
+    caused_by: int | None = None
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -128,19 +136,24 @@ def reverse(told: Told, *, erase_after_us: int) -> list[Step]:
         saved = [each for each in told.saved if each.stream == stream]
         before = told.before.get(stream, ())
         if stream.startswith("session:"):
+            steps += (Step(stream, each) for each in queued_again(saved, told.before))
             steps += _session(stream, saved, before, erase_after_us)
         elif stream.startswith("route:"):
             steps += _route(stream, saved, before, told.position)
         else:
             steps += _title(stream, saved)
-    return [*steps, *_queued(told.saved)]
+        steps += (Step(stream, each.payload, caused_by=each.caused_by) for each in put_back(saved, before))
+    return [*steps, *_queued(told)]
 
 
-def left_as_it_is(saved: Sequence[Recorded]) -> Iterator[str]:
+def left_as_it_is(told: Told) -> Iterator[str]:
     """What of a save its reverse does not put back."""
-    for each in saved:
-        if isinstance(each.payload, e.QueueCleared) and each.payload.why != "moved":
-            yield f"what waited in {each.session_id} is not queued again: {', '.join(each.payload.turns)}"
+    for each in given_up(told.saved, told.before):
+        if each.erased:
+            yield (
+                f"what waited in {each.session_id} is not queued again, since its text was erased:"
+                f" {', '.join(each.erased)}"
+            )
 
 
 # --- what cannot be undone ---------------------------------------------------------------------------
@@ -149,24 +162,17 @@ def left_as_it_is(saved: Sequence[Recorded]) -> Iterator[str]:
 def _refuse(told: Told) -> None:
     name = f"the save of #{told.position}"
     compacted = {each.stream for each in told.saved if isinstance(each.payload, e.MessagesCompacted)}
+    reason = why_not(name, told.saved)
+    if reason is not None:
+        raise NotUndoable(reason.message, hint=reason.hint)
     for each in told.saved:
         payload = each.payload
-        if each.source_ref is not None or isinstance(payload, e.ImportRan):
-            raise NotUndoable(
-                f"{name} came from an import, which cannot be undone",
-                hint="change it in the store that it came from, and import again",
-            )
-        if isinstance(payload, e.ErasedEvent):
-            raise NotUndoable(f"{name} was erased (#{each.position}): nothing is left to be put back")
-        if isinstance(payload, e.UnknownEvent):
-            raise NotUndoable(
-                f"{name} holds an event of a newer program (#{each.position})", hint="upgrade retold"
-            )
-        known = isinstance(payload, (*_LEFT, *(kind for kinds in _BUILDS for kind in kinds)))
+        known = is_settling(each) or isinstance(payload, UNDOABLE)
         if isinstance(payload, e.MessageAppended) and each.stream in compacted:
             known = True
-        if isinstance(payload, e.TurnQueued) and payload.moved_from is not None:
-            known = True
+        if isinstance(payload, e.TurnQueued):
+            moved = payload.moved_from is not None
+            known = moved or given_up_as(payload.turn, told.before[each.stream]) is not None
         if isinstance(payload, e.SessionCompressed) and _was(told.before[each.stream]).end.successor is None:
             known = False
         if not known:
@@ -183,7 +189,11 @@ def _refuse_built_on(told: Told) -> None:
         for later in told.after.get(each.stream, ()):
             if isinstance(later.payload, kinds) or (kinds and isinstance(later.payload, e.UnknownEvent)):
                 built[later.position] = later.topic
-            if isinstance(each.payload, e.TurnQueued) and _took(later.payload, each.payload.turn):
+            if isinstance(each.payload, e.TurnQueued) and takes(later.payload, each.payload.turn):
+                built[later.position] = later.topic
+            if is_settling(each) and is_same_row(each.payload, later.payload):
+                built[later.position] = later.topic
+            if _is_given_up(each.payload) and isinstance(later.payload, e.TurnQueued):
                 built[later.position] = later.topic
         if isinstance(each.payload, e.SessionRerouted):
             for later in told.after.get(e.session_stream(each.payload.session_id), ()):
@@ -202,17 +212,8 @@ def _refuse_built_on(told: Told) -> None:
 _NAMED: Final = 5
 
 
-def _took(later: object, turn: str) -> bool:
-    """Whether an event took a turn out of the queue."""
-    match later:
-        case e.TurnStarted():
-            return later.turn == turn
-        case e.QueueCleared():
-            return turn in later.turns
-        case e.SessionCompressed():
-            return True
-        case _:
-            return False
+def _is_given_up(payload: object) -> bool:
+    return isinstance(payload, e.QueueCleared) and payload.why != "moved"
 
 
 # --- sessions ----------------------------------------------------------------------------------------
@@ -383,11 +384,14 @@ def _deleted_again(stream: str, before: Sequence[Recorded], erase_after_us: int)
     return Step(stream, msgspec.structs.replace(known, erase_after_us=erase_after_us))
 
 
-def _queued(saved: Sequence[Recorded]) -> Iterable[Step]:
-    """What waits where the save moved it to waits again where it was, and there only."""
+def _queued(told: Told) -> Iterable[Step]:
+    """What the save cleared waits again; what it moved waits again where it was, and there only."""
+    for gone in given_up(told.saved, told.before):
+        for was in gone.turns:
+            yield Step(gone.stream, again(was))
     moved: dict[str, list[e.TurnQueued]] = {}
-    for each in saved:
-        if isinstance(each.payload, e.TurnQueued):
+    for each in told.saved:
+        if isinstance(each.payload, e.TurnQueued) and each.payload.moved_from is not None:
             moved.setdefault(each.stream, []).append(each.payload)
     for stream, queued in moved.items():
         yield Step(stream, e.QueueCleared([each.turn for each in queued], "moved"))

@@ -18,6 +18,7 @@ class Route(msgspec.Struct, frozen=True):
         closed: why it leads nowhere; None where it leads somewhere, or never did.
         left: the session that it led to when it was closed.
         holds: work in the background of the chat.
+        before: `closed` and `left` as they were when it led nowhere last: an undo puts them back.
     """
 
     key: str
@@ -26,6 +27,7 @@ class Route(msgspec.Struct, frozen=True):
     closed: e.Cause | None = None
     left: str | None = None
     holds: tuple[Hold, ...] = ()
+    before: tuple[e.Cause | None, str | None] = (None, None)
 
     def lead_to(
         self,
@@ -68,11 +70,19 @@ class Route(msgspec.Struct, frozen=True):
             return None
         return e.RouteClosed(key=self.key, previous=self.session_id, cause=cause)
 
-    def hold(self, name: str, what: str = "") -> e.ActivityHeld | None:
-        """Note work in the background. None where work of this name is noted: its age counts from then."""
-        if any(each.name == name for each in self.holds):
+    def hold(
+        self, name: str, what: str = "", *, gateway: str | None = None, deaths: int = 0
+    ) -> e.ActivityHeld | None:
+        """Note work in the background. None where work of this name is noted: its age counts from then.
+
+        Args:
+            gateway, deaths: who watches over it, and how often that one has died; work of this name that
+                it noted before its last death, or another did, is noted anew.
+        """
+        mine = (name, gateway, deaths)
+        if any((each.name, each.gateway, each.deaths) == mine for each in self.holds):
             return None
-        return e.ActivityHeld(self.key, name, what)
+        return e.ActivityHeld(self.key, name, what, gateway, deaths)
 
     def release(self, name: str) -> e.ActivityReleased | None:
         """That work is over. None where none of this name is noted."""
@@ -90,14 +100,14 @@ def evolve(state: Route, version: int, payload: object, at_us: int = 0) -> Route
     """The state after an event."""
     match payload:
         case e.SessionRerouted():
-            return Route(payload.key, version, payload.session_id, holds=state.holds)
+            before = state.before if state.session_id is not None else (state.closed, state.left)
+            return Route(payload.key, version, payload.session_id, holds=state.holds, before=before)
         case e.RouteClosed():
+            closed, left = state.before
+            if payload.cause != "undo" or closed is None:
+                closed, left = payload.cause, payload.previous or state.session_id
             return Route(
-                payload.key,
-                version,
-                closed=payload.cause,
-                left=payload.previous or state.session_id,
-                holds=state.holds,
+                payload.key, version, closed=closed, left=left, holds=state.holds, before=state.before
             )
         case e.ErasedEvent(topic=e.SessionRerouted.topic):  # where it led to is not known any more
             return Route(state.key, version, holds=state.holds)

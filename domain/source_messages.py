@@ -11,23 +11,9 @@ import msgspec
 
 from . import events as e
 from .events import Odd, Visibility
+from .message import TEXTS
 from .source_values import Row, Value, as_odd, as_text, same, time_us, told_by, value_of
 
-TEXTS: Final = (
-    "content",
-    "tool_name",
-    "tool_calls",
-    "tool_call_id",
-    "platform_message_id",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "effect_disposition",
-    "api_content",
-)
 _DEFAULT: Final[dict[str, Value]] = {"observed": 0, "active": 1, "compacted": 0}
 _KEYS: Final = ("id", "session_id")
 _SHOWING: Final = ("active", "compacted")

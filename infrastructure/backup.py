@@ -21,6 +21,8 @@ import msgspec
 
 from ..domain.errors import BadUsage, LogDamaged, NoRoom
 from .config import NAME as CONFIG
+from .copies import BEFORE_REPAIR as BEFORE_REPAIR
+from .copies import BEFORE_RESTORE, note_copy, noted
 from .foreign import EVENTS, refuse_foreign, refuse_no_log, stat_of
 from .log import Head, Log
 from .sqlite import CREATE, READ_ONLY, READ_WRITE, connect, has_wal, one, translated
@@ -30,9 +32,6 @@ FOLDERS = ("memories", "cron")
 """Copied as they lie: people and jobs write there too."""
 PAGES = 2_000
 """Pages a step, so that nobody waits for a copy."""
-
-BEFORE_REPAIR, BEFORE_RESTORE = ".before-repair-", ".before-restore."
-"""What follows the home's own name in that of a backup, and of a home that was moved aside."""
 _SETTLED_S = 60.0
 """So old is a folder before it is held for one that nobody fills any more."""
 
@@ -84,6 +83,7 @@ def back_up(home: Path, to: Path, *, numbered: bool = False, progress: Progress 
         to = _put_beside(folder, to) if numbered else to
         if not numbered:
             _put_in_place(folder, to)
+    note_copy(home, to)
     return BackedUp(
         str(to), report.head, report.events, sum(each.stat().st_size for each in _files(to)), files
     )
@@ -110,15 +110,9 @@ def restore(backup: Path, home: Path, *, replace: bool = False, progress: Progre
         report = _proved(folder, progress)
         files = _copy_files(backup, folder)
         kept = _put_in_place(folder, home, replace=replace)
+    for each in (backup, *(noted(Path(kept)) if kept is not None else ())):
+        note_copy(home, each)
     return Restored(str(home), report.head, report.events, files, kept)
-
-
-def beside(home: Path) -> list[Path]:
-    """Backups that repairs took, and homes that a restore moved aside: all that lie beside the home."""
-    kept = [f"{home.name}{name}" for name in (BEFORE_REPAIR, BEFORE_RESTORE)]
-    with contextlib.suppress(OSError):
-        return sorted(each for each in home.parent.iterdir() if each.name.startswith(tuple(kept)))
-    return []
 
 
 def sweep(parent: Path, prefix: str) -> None:

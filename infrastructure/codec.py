@@ -87,7 +87,7 @@ def decode(topic: str, stored: bytes | None, *, position: int = 0) -> Payload | 
     if decoder is None:
         return UnknownEvent(topic)
     try:
-        payload: Payload = decoder.decode(unpack(stored))
+        payload: Payload = decoder.decode(stored if stored[:4] != _MAGIC else unpack(stored))
     except (msgspec.MsgspecError, _zstd().ZstdError, ValueError, RecursionError) as error:
         raise LogDamaged(
             f"event #{position} ({topic}) cannot be decoded: {error}",

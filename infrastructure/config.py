@@ -11,6 +11,7 @@ from msgspec import Meta
 from ..domain.errors import BadConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import tzinfo
 
 NAME = "config.yaml"
@@ -143,7 +144,7 @@ def load_config(home: Path) -> Config:
     """The settings of `home`; defaults where there is no file.
 
     Raises:
-        BadConfig: it is no YAML, or holds an unknown key or a bad value; names the line.
+        BadConfig: it is no YAML, or holds an unknown key, a key twice or a bad value; names the line.
     """
     path = home / NAME
     try:
@@ -158,7 +159,10 @@ def load_config(home: Path) -> Config:
     import yaml
 
     try:
-        value: Any = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        root: Any = loader.get_single_node()
+        _refuse_twice(path, root)
+        value: Any = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
@@ -249,8 +253,7 @@ def _place(text: str, problem: str) -> tuple[str, str]:
 
     import yaml
 
-    lines: dict[str, int] = {}
-    _keys(yaml.compose(text, Loader=yaml.SafeLoader), "", lines)
+    lines = _lines(yaml.compose(text, Loader=yaml.SafeLoader))
     path = next(iter(re.findall(r"`\$\.([^`]+)`", problem)), "")
     unknown = next(iter(re.findall(r"unknown field `([^`]+)`", problem)), "")
     names = [f"{path}.{unknown}".strip(".")] if unknown else [path]
@@ -266,9 +269,33 @@ def _place(text: str, problem: str) -> tuple[str, str]:
     return where, f"mend or remove the key; known are {', '.join(_VALUES)}"
 
 
-def _keys(node: Any, above: str, lines: dict[str, int]) -> None:
-    """The line of each key, by its path."""
-    for key, value in getattr(node, "value", None) or () if getattr(node, "id", "") == "mapping" else ():
+def _refuse_twice(path: Path, root: Any) -> None:
+    """Of a key that stands twice the last would count, and nobody would see that the first does not."""
+    first: dict[tuple[int, str, str], int] = {}
+    for name, key, mapping in _entries(root):
+        line = key.start_mark.line + 1
+        of = (id(mapping), key.tag, name)
+        if of in first:
+            raise BadConfig(
+                f"{path}, line {line}: `{name}` stands there a second time, first in line {first[of]}",
+                hint="keep one of them",
+            )
+        first[of] = line
+
+
+def _entries(node: Any, above: str = "", within: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any, Any]]:
+    """Every key by its path, with its node and the mapping that it is in; no mapping within itself."""
+    if getattr(node, "id", "") != "mapping" or any(node is each for each in within):
+        return
+    for key, value in node.value:
         name = f"{above}.{key.value}".strip(".") if isinstance(key.value, str) else above
+        yield name, key, node
+        yield from _entries(value, name, (*within, node))
+
+
+def _lines(root: Any) -> dict[str, int]:
+    """The line of each key, by its path."""
+    lines: dict[str, int] = {}
+    for name, key, _ in _entries(root):
         lines.setdefault(name, key.start_mark.line + 1)
-        _keys(value, name, lines)
+    return lines

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Literal, Self, TypeVar, cast
+from types import FunctionType, TracebackType
+from typing import ClassVar, Literal, NoReturn, Self, TypeVar, cast
 
 import msgspec
 from eventsourcing.application import Application
@@ -16,8 +16,8 @@ from eventsourcing.persistence import IntegrityError
 from ..domain import events as e
 from ..domain import gateway, route, session, title_claim
 from ..domain.errors import (
-    BadUsage,
     DeletedSession,
+    EngineClosed,
     NeedsUpgrade,
     NoSuchSession,
     ProjectionsBegunAnew,
@@ -29,6 +29,7 @@ from ..domain.route import Route
 from ..domain.session import Session
 from ..domain.shell import shell_word
 from ..domain.text import scrub
+from ..domain.times import time_us
 from ..domain.title_claim import TitleClaim
 from ..domain.titles import base_of, next_in_lineage
 from ..projections.find import titles_in_line
@@ -48,8 +49,6 @@ from .state_file import StateFile
 from .streams import route_stream, title_stream
 
 Result = TypeVar("Result")
-FIRST_US, LAST_US = -62_000_000_000_000_000, 253_000_000_000_000_000
-"""Times lie within the years that calendars have: 5 to 9987."""
 HEADS = 10_000
 """Sessions whose state is remembered; past that all are forgotten and loaded again as they are asked for."""
 
@@ -125,15 +124,12 @@ class Decisions(Application[str]):
         return self.event_log.head()
 
     def at(self, at_us: int | None = None) -> int:
-        """The time that a caller gave, else now: microseconds since the Unix epoch, UTC."""
-        if at_us is None:
-            return self.clock()
-        if type(at_us) is not int or not FIRST_US <= at_us <= LAST_US:
-            raise BadUsage(
-                f"{at_us!r} is no time: times are whole microseconds since the Unix epoch, UTC",
-                hint="int(datetime.timestamp() * 1_000_000) of a datetime with its zone",
-            )
-        return at_us
+        """The time that a caller gave, else now: microseconds since the Unix epoch, UTC.
+
+        Raises:
+            BadTime: what was given is none in that unit.
+        """
+        return self.clock() if at_us is None else time_us(at_us)
 
     def draft(self, event: Event) -> Draft:
         """An event, encoded, hashed and ready for the log."""
@@ -403,13 +399,27 @@ class Decisions(Application[str]):
     # --- closing -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close every connection of the home."""
+        """Close every connection of the home; a second time does nothing.
+
+        Whatever is asked of the engine afterwards raises EngineClosed.
+        """
         # The library closes once more when the object is collected; that must open nothing again.
         state: StateFile | None = self.__dict__.pop("_open", None)
         if state is not None:
             self.mirror.close(state)
             state.close()
+            self._refuse_all()
         super().close()
+
+    def _refuse_all(self) -> None:
+        """A command is refused, and so is what a thread is about to do: files would open again."""
+        closed = _Closed(self.home)
+        commands = (
+            name
+            for name in dir(type(self))
+            if name[0] != "_" and name != "close" and isinstance(getattr(type(self), name), FunctionType)
+        )
+        self.__dict__.update(dict.fromkeys(("event_log", "state", "projector", "mirror", *commands), closed))
 
     def __enter__(self) -> Self:
         return self
@@ -425,6 +435,19 @@ class Decisions(Application[str]):
                 refuse_blamed(self.projector, exc_val, saves=0)
         finally:
             self.close()
+
+
+class _Closed:
+    """What stands in the place of an engine's commands and files once it is closed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise EngineClosed(str(self._home))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise EngineClosed(str(self._home))
 
 
 def event(

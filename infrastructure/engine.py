@@ -48,10 +48,10 @@ class SessionEngine(
 
     Times (`at_us`) are whole microseconds since the Unix epoch, UTC, by default now; a message's id is the
     position of its event. Beside the errors of its own, which stand under `Raises`, a command may meet those
-    that any can, and has then written nothing: NoSuchSession, DeletedSession; BadUsage and BadIdentifier, for
-    what is no text, time or id; VersionConflict and StoreBusy, once trying again took too long; NoRoom,
-    FileReplaced, LogDamaged, NeedsUpgrade, ProjectionDamaged. Each is a RetoldError with `kind`, `message`,
-    `hint` and `exit_code`.
+    that any can, and has then written nothing: NoSuchSession, DeletedSession; BadUsage, BadTime and
+    BadIdentifier, for what is no text, time or id; EngineClosed, once the engine was closed; VersionConflict
+    and StoreBusy, once trying again took too long; NoRoom, FileReplaced, LogDamaged, NeedsUpgrade,
+    ProjectionDamaged. Each is a RetoldError with `kind`, `message`, `hint` and `exit_code`.
     """
 
 

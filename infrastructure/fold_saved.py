@@ -100,7 +100,7 @@ def _fold(projections: Mapping[str, type[Projection]], events: list[Recorded], d
     try:
         plain = are_plain(events)
         for projection in projections.values():
-            if plain and not projection.of_messages:
+            if plain and projection.of_messages != "all":
                 continue
             if not (plain and projection is Transcripts):
                 projection().fold(events, db)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
-from ..domain.errors import BadUsage, ProjectionDamaged
+from ..domain.errors import BadUsage, NoRoom, ProjectionDamaged
 from ..projections.versions import UNICODE
 from .foreign import STATE
 from .happened import RULE, AsOf
@@ -55,14 +56,21 @@ def past_at(log: Log, home: Path, point: Point) -> Past:
             hint="give a lower position",
         )
     if not os.access(home, os.W_OK):
-        db = apsw.Connection(":memory:")
-        return Past(db, _fold(log, db, point, head))
+        return _in_memory(log, point, head)
     cached = home / CACHE / _name(log, point, head)
     for _ in range(TRIES):
-        with contextlib.suppress(FileNotFoundError, ProjectionDamaged), translated(str(cached), _damaged):
-            if cached.exists():
-                return Past(_open(cached), kept=True)
-            return _make(log, cached, point, head)
+        with contextlib.suppress(FileNotFoundError, ProjectionDamaged):
+            try:
+                with translated(str(cached), _damaged):
+                    if cached.exists():
+                        return Past(_open(cached), kept=True)
+                    return _make(log, cached, point, head)
+            except NoRoom:
+                return _in_memory(log, point, head)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                return _in_memory(log, point, head)
         cached.unlink(missing_ok=True)
     raise _damaged(f"{cached} cannot be kept")
 
@@ -101,6 +109,12 @@ def _open(cached: Path) -> apsw.Connection:
         db.close()
         raise
     return db
+
+
+def _in_memory(log: Log, point: Point, head: Head) -> Past:
+    """For who can keep nothing: a home that cannot be written, or a full disk."""
+    db = apsw.Connection(":memory:")
+    return Past(db, _fold(log, db, point, head))
 
 
 def _make(log: Log, cached: Path, point: Point, head: Head) -> Past:

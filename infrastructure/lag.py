@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 READER_WAIT_MS = 50
 """How long a reader or an inline fold waits for the lock before it goes on with what is folded."""
 
+ANOTHER = "another process holds it"
 NOT_THERE = "it was not there"
 """Why a projection that had nothing, or hardly anything, is told: nothing a reader need hear of."""
 
@@ -33,6 +34,8 @@ class Lag(msgspec.Struct, frozen=True):
     """What had to be told again just now, and why."""
     damaged: list[tuple[int, int]] = []
     """Events that cannot be read and were passed over, first to last of each run."""
+    held_up: str = ANOTHER
+    """What kept the rest from being folded, where something is behind."""
 
     @property
     def events(self) -> int:

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from ..domain.errors import LogDamaged
-from ..domain.events import Recorded, UnknownEvent
+from ..domain.events import MessageAppended, Recorded, UnknownEvent
 from .envelope import ENVELOPE, recorded
 from .log import Log
 from .sqlite import one, translated
@@ -63,6 +63,8 @@ class Stretch(msgspec.Struct, frozen=True):
     """Positions in between whose event is missing, or cannot be read or decoded."""
     done: int
     """The last position that was looked at."""
+    but_messages: list[Recorded] = []
+    """Those events that are no messages."""
     unknown: list[tuple[int, str]] = []
     """Position and topic of those that this program does not know."""
 
@@ -142,8 +144,9 @@ def events_past(log: Log, after: int, *, limit: int, upto: int) -> Stretch:
             there = {event.position for event in events}
             damaged += [position for position in range(after + 1, last + 1) if position not in there]
         if events or done >= upto:
-            unknown = [(e.position, e.topic) for e in events if isinstance(e.payload, UnknownEvent)]
-            return Stretch(events, damaged, last, unknown)
+            others = [event for event in events if type(event.payload) is not MessageAppended]
+            unknown = [(e.position, e.topic) for e in others if isinstance(e.payload, UnknownEvent)]
+            return Stretch(events, damaged, last, others, unknown)
         after = done
 
 

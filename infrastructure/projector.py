@@ -24,7 +24,7 @@ from ..projections.usage import Usage
 from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
 from .fold_saved import fold_saved
 from .keep_up import keep_up
-from .lag import NOT_THERE
+from .lag import ANOTHER, NOT_THERE
 from .lag import READER_WAIT_MS as READER_WAIT_MS
 from .lag import Lag as Lag
 from .log import Head, Log, Written
@@ -111,7 +111,7 @@ class Projector:
             NeedsUpgrade: a newer program folded here. ProjectionDamaged: a new generation did not help.
         """
         if self.state.read_only:
-            return self.lag()
+            return msgspec.structs.replace(self.lag(), held_up=f"{self.state.home} cannot be written")
         begun_anew: dict[str, str] = {}
         if self.state.superseded is not None:
             begun_anew = dict.fromkeys(self.projections, f"its file was damaged: {self.state.superseded}")
@@ -135,15 +135,17 @@ class Projector:
         if kept_up is not None:
             return kept_up
         told_again: dict[str, str] = {}
+        held_up = ANOTHER
         for _ in range(_PATIENCE):
             if self._stale():
                 told_again.update(self._tell_again(progress))
             try:
                 if self._fold_some(wait_ms, progress):
                     break
-            except NoRoom:
+            except NoRoom as error:
                 if wait_ms > READER_WAIT_MS or not self.projections.keys() <= self.checkpoints().keys():
                     raise
+                held_up = error.message
                 break  # what is folded can be read all the same
             except StoreBusy:
                 if wait_ms > READER_WAIT_MS:
@@ -151,7 +153,7 @@ class Projector:
                 if self.projections.keys() <= self.checkpoints().keys():
                     break
                 wait_ms = BUSY_TIMEOUT_MS  # nothing is there yet to answer from
-        return msgspec.structs.replace(self.lag(), told_again=told_again)
+        return msgspec.structs.replace(self.lag(), told_again=told_again, held_up=held_up)
 
     def _tell_again(self, progress: Callable[[Progress], None] | None) -> dict[str, str]:
         """Rebuild what is stale, unless another process did so while this one waited for its turn."""
@@ -223,7 +225,7 @@ class Projector:
             first = done = min(each.position for each in live.values())
             while done < head.position and done - first < TRANSACTION:
                 stretch = events_past(self.log, done, limit=BATCH, upto=head.position)
-                if first_mask(stretch.events, first) is not None:
+                if first_mask(stretch.but_messages, first) is not None:
                     return False
                 done = stretch.done
                 if stretch.damaged:
@@ -265,7 +267,9 @@ class Projector:
         self, db: apsw.Connection, projection: Projection, checkpoint: Checkpoint, stretch: Stretch
     ) -> Checkpoint:
         """Fold those events that come after the checkpoint; a failing projection is detached."""
-        events = stretch.events
+        if not stretch.events or stretch.events[-1].position <= checkpoint.position:
+            return checkpoint
+        events = stretch.events if projection.of_messages != "none" else stretch.but_messages
         if events and events[0].position <= checkpoint.position:
             events = [event for event in events if event.position > checkpoint.position]
         db.execute("SAVEPOINT fold")
@@ -279,7 +283,7 @@ class Projector:
             db.execute("RELEASE fold")
             return msgspec.structs.replace(checkpoint, detached=f"{type(error).__name__}: {error}")
         db.execute("RELEASE fold")
-        return self._moved(checkpoint, stretch) if events else checkpoint
+        return self._moved(checkpoint, stretch)
 
     def _moved(self, checkpoint: Checkpoint, stretch: Stretch) -> Checkpoint:
         """The checkpoint after the events of `stretch`, with those passed over that are damaged.

@@ -61,7 +61,7 @@ class View:
             said.append(f"as of {when:%Y-%m-%dT%H:%M:%SZ}, known at position #{self.known_at}")
             said += self._undated_remarks()
         elif self.point is None and self.lag.waiting:
-            said.append(f"the answer is {self.lag.waiting} event(s) behind the log; another process holds it")
+            said.append(f"the answer is {self.lag.waiting} event(s) behind the log; {self.lag.held_up}")
         for name, why in self.lag.detached.items():
             said.append(f"{name} is set aside ({why}); tell it again with: retold projections rebuild {name}")
         for first, last in self.lag.damaged:

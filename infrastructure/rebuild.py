@@ -8,8 +8,8 @@ new tables of the same file.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -23,13 +23,15 @@ from .differences import Difference as Difference
 from .differences import difference_of as difference_of
 from .masks import first_mask
 from .past_damage import Stretch, events_past
-from .sqlite import one, translated
+from .sqlite import NOT_THE_FOLDS, one, translated
 from .state_file import damaged, detail_of
 
 if TYPE_CHECKING:
     from .projector import Progress, Projector
 
 BATCH = 4_000
+BATCHES = 4
+"""How many a transaction, where nobody else wants the file."""
 NEW = "new_"
 SHOWN = 160
 """Characters of what SQLite says of a damaged file."""
@@ -140,7 +142,7 @@ def rebuild_alone(
         if told is not None:
             return told
     resumed = {name: _begin(projector, name, live.get(name)) for name in names}
-    failed = _fill(projector, names, progress)
+    failed = _fill(projector, names, progress, batches=1)
     names = [name for name in names if name not in failed]
     differences = _completed(projector, projector, names, compare=compare)
     told = [_swap(projector, name, differences.get(name), resumed[name]) for name in names]
@@ -169,7 +171,7 @@ def _told_beside(
         new = projector.over(state)
         try:
             resumed = {name: _begin(new, name, live[name]) for name in names}
-            if _fill(new, names, progress):
+            if _fill(new, names, progress, batches=BATCHES):
                 state.drop_beside()
                 return None
             differences = _completed(projector, new, names, compare=compare)
@@ -215,7 +217,7 @@ def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bo
         go_on = True
         while go_on:
             go_on = more()  # asked first: what came until the end is filled in as well
-            if _fill(filled, names, None):
+            if _fill(filled, names, None, batches=1 if filled is projector else BATCHES):
                 return
 
 
@@ -252,64 +254,88 @@ def _complete(db: apsw.Connection, projection: type[Projection]) -> bool:
 
 
 def _fill(
-    projector: Projector, names: Sequence[str], progress: Callable[[Progress], None] | None
+    projector: Projector,
+    names: Sequence[str],
+    progress: Callable[[Progress], None] | None,
+    *,
+    batches: int,
 ) -> dict[str, str]:
-    """Fold the whole log into the new tables; what failed, and why."""
+    """Fold the whole log into the new tables, so many batches a transaction; what failed, and why."""
     from .projector import Progress
 
     failed: dict[str, str] = {}
-    done: int | None = None
-    ahead: Stretch | None = None
+    ahead: _Ahead | None = None
     sure = projector.log.head().position
-    began = 0
-    while True:
-        with projector.transaction() as db:
-            known = load(db)
-            waiting = {name: known[_new(name)] for name in names if name not in failed}
-            if not waiting:
-                return failed
-            if done is None:
-                began = max(each.position for each in waiting.values())
+    began: int | None = None
+    with ThreadPoolExecutor(1) as beside:
+        while True:
+            with projector.transaction() as db:
+                waiting = {name: each for name, each in _filled(db, names).items() if name not in failed}
+                if not waiting:
+                    return failed
                 done = min(each.position for each in waiting.values())
-            head = projector.log.head().position
+                if began is None:
+                    began = max(each.position for each in waiting.values())
+                head = projector.log.head().position
+                enough = done + batches * BATCH
+                while waiting and done < min(head, enough):
+                    now, ahead = ahead or _Ahead(projector, waiting, done, head), None
+                    if _is_cut(now.stretch, done, sure, began):
+                        return failed
+                    done = now.stretch.done
+                    for name, checkpoint in list(waiting.items()):
+                        waiting[name] = projector.fold_one(db, now.told_by[name], checkpoint, now.stretch)
+                    written = beside.submit(_settle, now.told_by, db)
+                    try:
+                        if done < head:
+                            ahead = _Ahead(projector, waiting, done, head)
+                    finally:  # whatever happens, what is being written is finished first
+                        wait([written])
+                    for name, why in written.result().items():
+                        waiting[name] = msgspec.structs.replace(waiting[name], detached=why)
+                    for name, checkpoint in list(waiting.items()):
+                        if checkpoint.detached:
+                            failed[name] = checkpoint.detached
+                            _set_aside(projector, db, name, checkpoint.detached)
+                            del waiting[name]
+                        else:
+                            store(db, checkpoint)
+            if progress is not None:
+                progress(Progress(done, head))
             if done >= head:
                 return failed
-            stretch = ahead or events_past(projector.log, done, limit=BATCH, upto=head)
-            if _is_cut(stretch, done, sure, began):
-                return failed
-            done = stretch.done
-            sound = []
-            for name, checkpoint in waiting.items():
-                projection = projector.projections[name](NEW)
-                folded = projector.fold_one(db, projection, checkpoint, stretch)
-                if folded.detached:
-                    failed[name] = folded.detached
-                    _set_aside(projector, db, name, folded.detached)
-                else:
-                    store(db, folded)
-                    sound.append(projection)
-            with _settling(sound, db):
-                ahead = events_past(projector.log, done, limit=BATCH, upto=head) if done < head else None
-        if progress is not None:
-            progress(Progress(done, head))
 
 
-@contextlib.contextmanager
-def _settling(projections: Sequence[Projection], db: apsw.Connection) -> Iterator[None]:
-    """Settle `projections` in another thread during the block, which leaves `db` alone.
+def _filled(db: apsw.Connection, names: Sequence[str]) -> dict[str, Checkpoint]:
+    known = load(db)
+    return {name: known[_new(name)] for name in names}
 
-    SQLite needs no Python while it indexes a batch, and takes about as long as Python does to read the
-    next one. Neither goes on alone: whatever ends the block, what is being written is finished first.
+
+class _Ahead:
+    """Part of the log that is read, and what each projection makes of it without its tables."""
+
+    def __init__(self, projector: Projector, names: Iterable[str], after: int, upto: int) -> None:
+        self.stretch = events_past(projector.log, after, limit=BATCH, upto=upto)
+        self.told_by = {name: projector.projections[name](NEW) for name in names}
+        for each in self.told_by.values():
+            each.prepare(self.stretch.events)
+
+
+def _settle(told_by: Mapping[str, Projection], db: apsw.Connection) -> dict[str, str]:
+    """Let them write what they left; which failed, and why.
+
+    It runs beside the reading of what comes next, which leaves `db` alone: SQLite needs no Python while
+    it writes and indexes a batch, and takes about as long as Python does to read the next one.
     """
-
-    def settle() -> None:
-        for each in projections:
+    failed = {}
+    for name, each in told_by.items():
+        try:
             each.settle(db)
-
-    with ThreadPoolExecutor(1) as beside:
-        settled = beside.submit(settle)
-        yield
-        settled.result()
+        except (RetoldError, *NOT_THE_FOLDS):
+            raise  # the file's trouble
+        except Exception as error:  # noqa: BLE001  # the log never waits for a projection
+            failed[name] = f"{type(error).__name__}: {error}"
+    return failed
 
 
 def _is_cut(stretch: Stretch, done: int, sure: int, began: int) -> bool:
@@ -317,8 +343,8 @@ def _is_cut(stretch: Stretch, done: int, sure: int, began: int) -> bool:
 
     What is filled so far is put in its place, and told again by whoever comes next.
     """
-    while_filling = first_mask(stretch.events, done, sure_upto=sure)
-    return while_filling is not None or first_mask(stretch.events, began) is not None
+    while_filling = first_mask(stretch.but_messages, done, sure_upto=sure)
+    return while_filling is not None or first_mask(stretch.but_messages, began) is not None
 
 
 def _keep_what_is_lost(projector: Projector, new: Projector, names: Sequence[str]) -> None:
@@ -403,7 +429,7 @@ def _advance(projector: Projector, db: apsw.Connection, name: str, prefix: str, 
     done = checkpoint.position
     while done < upto:
         stretch = events_past(projector.log, done, limit=BATCH, upto=upto)
-        if first_mask(stretch.events, checkpoint.position) is not None:
+        if first_mask(stretch.but_messages, checkpoint.position) is not None:
             break  # what was filled is told again by whoever comes next
         done = stretch.done
         checkpoint = projector.fold_one(db, instance, checkpoint, stretch)

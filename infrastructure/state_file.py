@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -149,6 +150,9 @@ class StateFile:
                     if one(connection, "PRAGMA application_id") != APPLICATION_ID:
                         return "it is not a file of projections"
                     connection.execute("SELECT projection, unicode FROM checkpoints").fetchall()
+                    begun = one(connection, "PRAGMA user_version")
+                    if begun and self.link.name == BESIDE and begun != since_start():
+                        return "it was being filled when the machine stopped"
                 finally:
                     connection.close()
         except ProjectionDamaged as error:
@@ -215,8 +219,14 @@ class StateFile:
         """A file to tell every projection in, beside this one: a new one, or what was begun before."""
         file = StateFile(self.home, name=BESIDE)
         with translated(str(file.link), damaged):
+            db = file.writer()
             # Read by nobody yet, so what is written need not go through a WAL first.
-            file.writer().pragma("journal_mode", "truncate")
+            db.pragma("journal_mode", "truncate")
+            running = since_start()
+            if running is not None:
+                # A kill leaves the journal to take back; after a power cut the file is begun anew.
+                db.pragma("user_version", running)
+                db.pragma("synchronous", "OFF")
         return file
 
     def go_over(self) -> None:
@@ -225,8 +235,10 @@ class StateFile:
         The caller holds the other's write lock, and calls `leave` with its path afterwards.
         """
         with translated(str(self.link), damaged):
+            self.writer().pragma("user_version", 0)
             self.writer().pragma("journal_mode", "wal")
-        self.close()
+        self.close()  # first: closing any handle of a file drops the locks that SQLite has on it
+        _sync(self.path)
         with self._alone(), _forbidden(self.home):
             os.replace(self.link, self.home / NAME)
             _sync(self.home)
@@ -317,9 +329,21 @@ class StateFile:
                 writer.close()
 
 
-def _sync(folder: Path) -> None:
+def since_start() -> int | None:
+    """A number for the time since the machine was started, not 0; None where it has no name for it.
+
+    Linux: random(4), boot_id.
+    """
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return None
+    return zlib.crc32(name) & 0x7FFF_FFFF or 1
+
+
+def _sync(path: Path) -> None:
     """A power cut must not take back a link and leave the unlinking of what it led to."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from ..domain.events import Recorded
+
+OfMessages = Literal["all", "imported", "none"]
 
 
 class Cursor(Protocol):
@@ -23,7 +26,7 @@ class Connection(Protocol):
     def executemany(self, statements: str, sequenceofbindings: Iterable[Any], /) -> Cursor: ...
 
 
-class Projection:
+class Projection(ABC):
     """A fold into tables of its own.
 
     `fold` sees events in position order, each once, in batches of any size: the same log gives the
@@ -43,8 +46,8 @@ class Projection:
     indexes: ClassVar[dict[str, str]] = {}
     """Index name -> 'table (columns) [WHERE …]'."""
     unique_indexes: ClassVar[frozenset[str]] = frozenset()
-    of_messages: ClassVar[bool] = True
-    """Whether plain messages (see said.py) change anything in it."""
+    of_messages: ClassVar[OfMessages] = "all"
+    """Which messages change anything in it: those that came from a source may where others do not."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -71,16 +74,23 @@ class Projection:
         for table in (*self.virtual, *self.tables):
             db.execute(f"DROP TABLE IF EXISTS {self.t(table)}")
 
+    @abstractmethod
     def fold(self, events: Sequence[Recorded], db: Connection) -> None:
         """Write what `events` change. Called inside a transaction that also moves the checkpoint."""
-        raise NotImplementedError
 
-    def settle(self, db: Connection) -> None:
-        """Do what a fold may leave for later (the search index trails); nothing by default.
+    def prepare(self, events: Sequence[Recorded]) -> None:  # noqa: B027  # few folds have any
+        """Make what a fold of `events` needs and no database is asked for; nothing by default.
+
+        Called before `fold`, or not at all, and while another instance settles in another thread.
+        """
+
+    def settle(self, db: Connection) -> None:  # noqa: B027  # as above
+        """Do what a fold may leave for later (the search index trails; a rebuild leaves its bulk);
+        nothing by default.
 
         Called inside a transaction, of the last fold or of its own, and by any thread.
         """
 
+    @abstractmethod
     def ordered(self) -> dict[str, str]:
         """Table -> ORDER BY of its whole content, for comparing two foldings row for row."""
-        raise NotImplementedError

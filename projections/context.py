@@ -9,7 +9,7 @@ import msgspec
 
 from ..domain import events as e
 from ..domain.context import Line, call_ids
-from ..domain.message import attachments_given, content_given, json_given
+from ..domain.message import TEXTS, attachments_given, content_given, json_given
 from ..domain.view import Seen, View, valid
 from .base import Connection
 from .sessions import micros
@@ -24,21 +24,6 @@ _SEEN = (
 )
 _unpack = msgspec.msgpack.Decoder(tuple[dict[str, Any], dict[str, e.Odd]]).decode
 _LINE = "id, role, active, compacted, copy_of, summary, observed, tool_calls, tool_call_id"
-_TEXTS = (
-    "content",
-    "tool_name",
-    "tool_calls",
-    "tool_call_id",
-    "platform_message_id",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "effect_disposition",
-    "api_content",
-)
 
 
 def active_view(db: Connection, session_id: str, *, follow: bool = False) -> View:
@@ -116,7 +101,7 @@ def kin(db: Connection, session_id: str, roots: Iterable[int]) -> dict[str, list
 
 def appended(db: Connection, ids: Sequence[int]) -> dict[int, tuple[e.MessageAppended, int]]:
     """Messages as they stand now, each as the event that would bring it so, and when it was said."""
-    columns = ("id", "role", "timestamp", "token_count", "observed", "attachments", "extra", *_TEXTS)
+    columns = ("id", "role", "timestamp", "token_count", "observed", "attachments", "extra", *TEXTS)
     found: dict[int, tuple[e.MessageAppended, int]] = {}
     for row in db.execute(
         f"SELECT {', '.join(columns)} FROM messages WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
@@ -126,7 +111,7 @@ def appended(db: Connection, ids: Sequence[int]) -> dict[int, tuple[e.MessageApp
         at_us = micros(values["timestamp"])
         exact = at_us is not None and at_us / 1e6 == values["timestamp"]
         extra, odd = _extra(values["extra"])
-        texts: dict[str, Any] = {name: _text(values[name]) for name in _TEXTS}
+        texts: dict[str, Any] = {name: _text(values[name]) for name in TEXTS}
         payload = e.MessageAppended(
             role=_text(values["role"]) or "",
             **texts,

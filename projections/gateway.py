@@ -10,7 +10,7 @@ import msgspec
 from ..domain import events as e
 from ..domain.events import Recorded
 from ..domain.inbound import number
-from .base import Connection, Projection
+from .base import Connection, OfMessages, Projection
 
 _json = msgspec.json.Encoder().encode
 _PREFIX = len("gateway:")
@@ -32,7 +32,7 @@ class Gateways(Projection):
 
     name: ClassVar[str] = "gateway"
     version: ClassVar[int] = 1
-    of_messages: ClassVar[bool] = False
+    of_messages: ClassVar[OfMessages] = "none"
     tables: ClassVar[dict[str, str]] = {
         "gateway_runs": (
             "(position INTEGER PRIMARY KEY, gateway TEXT NOT NULL, started_us INTEGER NOT NULL, clean INTEGER"

@@ -14,7 +14,7 @@ from ..domain.events import (
     SessionCreated,
     SourceRowChanged,
 )
-from .base import Connection, Projection
+from .base import Connection, OfMessages, Projection
 
 
 class Lineage(Projection):
@@ -22,7 +22,7 @@ class Lineage(Projection):
 
     name: ClassVar[str] = "lineage"
     version: ClassVar[int] = 1
-    of_messages: ClassVar[bool] = False
+    of_messages: ClassVar[OfMessages] = "none"
     tables: ClassVar[dict[str, str]] = {
         "edges": (
             "(child TEXT PRIMARY KEY, parent TEXT NOT NULL, kind TEXT NOT NULL, position INTEGER NOT NULL)"

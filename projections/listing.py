@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .base import Connection
-from .sessions import _LINE, SessionLine, line
+from .sessions import _LINE, SessionLine, line, with_preview
 from .tree import chain_root
 
 Hidden: TypeAlias = Literal["over_limit", "archived", "older_segments", "delegates", "children", "tool"]
@@ -46,7 +46,7 @@ def list_sessions(
             f"SELECT {_LINE} FROM sessions s WHERE {where} ORDER BY {_ACTIVITY} LIMIT ?",
             (*values, -1 if limit is None else limit),
         )
-        found = [_with_preview(db, line(row)) for row in rows]
+        found = [with_preview(db, line(row)) for row in rows]
         every = db.execute(f"SELECT count(*) FROM sessions s WHERE {where}", values).fetchone()[0]
         return Listing(found, {each: every - len(found) if each == "over_limit" else 0 for each in REASONS})
     shown: list[SessionLine] = []
@@ -54,7 +54,7 @@ def list_sessions(
     for each in chosen:
         if len(shown) == limit:
             break
-        shown.append(_with_preview(db, each))
+        shown.append(with_preview(db, each))
     return Listing(shown, _account(db, where, values, source, len(shown)))
 
 
@@ -151,24 +151,6 @@ def _kind(db: Connection, session_id: str) -> str | None:
 
 def _is_shown(kind: str | None) -> bool:
     return kind in _SHOWN_KINDS
-
-
-def _with_preview(db: Connection, row: SessionLine) -> SessionLine:
-    """A continuation without a real message of its own shows its chain's first."""
-    at, seen = row, {row.id}
-    preview = row.preview
-    while preview is None and at.parent_id is not None and at.parent_id not in seen:
-        above = db.execute(
-            f"SELECT {_LINE} FROM sessions c JOIN sessions s ON s.id = c.parent_session_id"
-            " WHERE c.id = ? AND c.parent_kind = 'continuation'",
-            (at.id,),
-        ).fetchone()
-        if above is None:
-            break
-        at = line(above)
-        seen.add(at.id)
-        preview = at.preview
-    return row if preview is row.preview else msgspec.structs.replace(row, preview=preview)
 
 
 # --- the account ----------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from ..domain.events import MessageAppended, Recorded, Visibility
 from ..domain.message import attachments_kept
+from .bulk import inserts
 
 MESSAGE_COLUMNS: dict[str, str] = {
     "id": "INTEGER PRIMARY KEY",
@@ -45,6 +47,17 @@ INSERT_MESSAGE: Final = f"INSERT INTO {{p}}messages VALUES ({','.join('?' * len(
 SHOWN: Final[dict[Visibility, tuple[int, int]]] = {"live": (1, 0), "compacted": (0, 1), "rewound": (0, 0)}
 """`active` and `compacted` by visibility."""
 _pack = msgspec.msgpack.Encoder().encode
+
+
+def insert_messages(table: str, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Statements that write `rows`, as `message_row` gives them; columns that none of them uses are left
+    out, which is most of them: a statement then takes twice the rows."""
+    columns = {
+        name: values
+        for (name, kind), values in zip(MESSAGE_COLUMNS.items(), zip(*rows, strict=True), strict=False)
+        if " DEFAULT " in kind or values.count(None) < len(rows)
+    }
+    return inserts(f"INSERT INTO {table} ({', '.join(columns)})", list(zip(*columns.values(), strict=True)))
 
 
 def message_row(event: Recorded, m: MessageAppended) -> tuple[Any, ...]:

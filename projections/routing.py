@@ -17,7 +17,7 @@ from ..domain.events import (
     SourceRowChanged,
     SourceRowGone,
 )
-from .base import Connection, Projection
+from .base import Connection, OfMessages, Projection
 
 _json = msgspec.json.Encoder().encode
 
@@ -27,7 +27,7 @@ class Routing(Projection):
 
     name: ClassVar[str] = "routing"
     version: ClassVar[int] = 1
-    of_messages: ClassVar[bool] = False
+    of_messages: ClassVar[OfMessages] = "none"
     tables: ClassVar[dict[str, str]] = {
         "routes": (
             "(key TEXT PRIMARY KEY, stream TEXT NOT NULL, session_id TEXT NOT NULL, previous TEXT,"

@@ -72,7 +72,8 @@ def fold_said(events: Sequence[Recorded], db: Connection) -> bool:
 def _preview(events: Sequence[Recorded], db: Connection) -> None:
     """The line that lists show, where nothing said so far makes one."""
     for event in events:
-        preview = preview_of(event.payload.content) if event.payload.role == "user" else None
+        said: MessageAppended = event.payload
+        preview = preview_of(said.content) if said.role == "user" and not said.summary else None
         if preview is not None:
             db.execute(_PREVIEW, (preview, event.position, event.session_id))
             return

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from .base import Connection
+from .bulk import inserts
 from .search_text import indexed_text
 
 TRAIL = 64
 """How many messages the index may be behind the last one; it is caught up before each search."""
-
-ROWS = 5_000
-"""How many messages one statement indexes: SQLite binds at most 32,766 values."""
 
 Text = tuple[str | bytes | None, str | bytes | None, str | bytes | None]
 """(content, tool_name, tool_calls) of a message."""
@@ -38,11 +35,11 @@ class SearchIndex:
         self._pending: list[tuple[int, str]] = []
         self._erased = False
 
-    def add(self, message: int, content: str | None, tool_name: str | None, tool_calls: str | None) -> None:
-        """A new message; it is indexed with the others that wait."""
+    def add(self, message: int, text: str) -> None:
+        """A new message and its `indexed_text`; it is indexed with the others that wait."""
         self._last = message
         if not self._stale:
-            self._pending.append((message, indexed_text(content, tool_name, tool_calls)))
+            self._pending.append((message, text))
 
     def skip(self, message: int) -> None:
         """A message that is a copy of one indexed before."""
@@ -150,14 +147,8 @@ class SearchIndex:
         self._guarded(f"INSERT INTO {self._table} ({self._table}, rank) VALUES (?, ?)", list(options.items()))
 
     def _insert(self, rows: Sequence[tuple[int, str]]) -> None:
-        """Many rows a statement: between two statements SQLite waits for Python, in which another
-        thread may be busy."""
-        for first in range(0, len(rows), ROWS):
-            some = rows[first : first + ROWS]
-            places = ",".join(["(?,?)"] * len(some))
-            self._guarded(
-                f"INSERT INTO {self._table} (rowid, text) VALUES {places}", [tuple(chain.from_iterable(some))]
-            )
+        for sql, bound in inserts(f"INSERT INTO {self._table} (rowid, text)", rows):
+            self._guarded(sql, [bound])
 
     def _delete(self, message: int, text: str) -> None:
         self._guarded(

@@ -77,6 +77,14 @@ def indexed_text(
     content: str | bytes | None, tool_name: str | bytes | None, tool_calls: str | bytes | None
 ) -> str:
     """The text told to the index when this message enters it, and told again when it leaves."""
+    if (
+        type(content) is str
+        and not tool_name
+        and not tool_calls
+        and content.isascii()
+        and "\0" not in content
+    ):
+        return content  # as `plain_text` and `prepare` would leave it: most messages
     text = plain_text(content)
     if tool_name:
         text = f"{text} {_as_text(tool_name)}"

@@ -106,6 +106,24 @@ def line(row: Any) -> SessionLine:
     )
 
 
+def with_preview(db: Connection, row: SessionLine) -> SessionLine:
+    """A continuation without a real message of its own shows its chain's first."""
+    at, seen = row, {row.id}
+    preview = row.preview
+    while preview is None and at.parent_id is not None and at.parent_id not in seen:
+        above = db.execute(
+            f"SELECT {_LINE} FROM sessions c JOIN sessions s ON s.id = c.parent_session_id"
+            " WHERE c.id = ? AND c.parent_kind = 'continuation'",
+            (at.id,),
+        ).fetchone()
+        if above is None:
+            break
+        at = line(above)
+        seen.add(at.id)
+        preview = at.preview
+    return row if preview is row.preview else msgspec.structs.replace(row, preview=preview)
+
+
 def page(db: Connection, session_id: str) -> SessionPage:
     """A session that exists, by its id."""
     row = db.execute(
@@ -126,7 +144,7 @@ def page(db: Connection, session_id: str) -> SessionPage:
         ).fetchone()
         route = led[0] if led else None
     return SessionPage(
-        line=line(row),
+        line=with_preview(db, line(row)),
         lineage=chain(db, session_id),
         key=key,
         route=route,

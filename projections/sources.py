@@ -16,7 +16,8 @@ from ..domain import events as e
 from ..domain.events import Recorded, Visibility
 from ..domain.source_messages import shown
 from ..domain.source_rows import packed, seen_after, unpacked
-from .base import Connection, Projection
+from .base import Connection, OfMessages, Projection
+from .bulk import inserts
 
 STATES: dict[Visibility, int] = {"live": 0, "compacted": 1, "rewound": 2}
 VISIBILITY: dict[int, Visibility] = {state: word for word, state in STATES.items()}
@@ -32,7 +33,7 @@ class Sources(Projection):
 
     name: ClassVar[str] = "sources"
     version: ClassVar[int] = 2
-    of_messages: ClassVar[bool] = False
+    of_messages: ClassVar[OfMessages] = "imported"
     tables: ClassVar[dict[str, str]] = {
         "source_homes": (
             "(id INTEGER PRIMARY KEY, store TEXT NOT NULL UNIQUE, path TEXT, schema_version INTEGER,"
@@ -77,18 +78,31 @@ class Sources(Projection):
         }
         return {table: f"SELECT * FROM {{p}}{table} ORDER BY {key}" for table, key in keys.items()}
 
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__(prefix)
+        self._left: _Batch | None = None
+        """With the messages of the last fold, where a rebuild leaves them to `settle`."""
+
+    def settle(self, db: Connection) -> None:  # noqa: ARG002  # it is the one that was folded with
+        """Write the messages that a rebuild left."""
+        left, self._left = self._left, None
+        if left is not None:
+            left.flush()
+
     def fold(self, events: Sequence[Recorded], db: Connection) -> None:
         """Fold a batch; messages, most of all events, in bulk."""
+        self.settle(db)
         batch = _Batch(db, self.prefix)
         for event in events:
             payload = event.payload
-            if type(payload) is e.MessageAppended:
-                if event.source_ref is not None and payload.source_id is not None:
-                    batch.append(event, payload)
-            else:
-                batch.flush()
+            if type(payload) is not e.MessageAppended:
                 batch.fold(event)
-        batch.flush()
+            elif event.source_ref is not None and payload.source_id is not None:
+                batch.append(event, payload)
+        if self.prefix:
+            self._left = batch
+        else:
+            batch.flush()
 
 
 class _Batch:
@@ -98,29 +112,29 @@ class _Batch:
         self.db = db
         self.p = prefix
         self.messages: list[tuple[Any, ...]] = []
+        self.source_of: dict[str, int | None] = {}
 
     def append(self, event: Recorded, payload: e.MessageAppended) -> None:
         """A message that came from a source."""
-        self.messages.append(
-            (
-                event.position,
-                payload.source_id,
-                payload.seen or b"",
-                STATES[payload.visibility],
-                event.stream[8:],
+        session_id = event.stream[8:]
+        try:
+            source = self.source_of[session_id]
+        except KeyError:
+            found = self.db.execute(
+                f"SELECT source FROM {self.p}source_sessions WHERE session_id = ?", (session_id,)
+            ).fetchone()
+            source = self.source_of[session_id] = found[0] if found else None
+        if source is not None:  # else the event that created its session was emptied
+            state = STATES[payload.visibility]
+            self.messages.append(
+                (event.position, source, payload.source_id, payload.seen or b"", state, 0, 0)
             )
-        )
 
     def flush(self) -> None:
-        """Write the messages so far."""
-        if self.messages:
-            self.db.executemany(
-                f"INSERT OR REPLACE INTO {self.p}source_messages"
-                " SELECT ?1, source, ?2, ?3, ?4, 0, 0"
-                f" FROM {self.p}source_sessions WHERE session_id = ?5",
-                self.messages,
-            )
-            self.messages.clear()
+        """Write the messages so far, so that SQL sees them."""
+        messages, self.messages = self.messages, []
+        for sql, bound in inserts(f"INSERT OR REPLACE INTO {self.p}source_messages", messages):
+            self.db.execute(sql, bound)
 
     def fold(self, event: Recorded) -> None:
         """Any other event."""
@@ -154,6 +168,7 @@ class _Batch:
             return
         match payload:
             case e.SessionCreated(store=str() as store):
+                self.source_of.pop(event.session_id, None)
                 self.db.execute(
                     f"INSERT OR REPLACE INTO {self.p}source_sessions VALUES (?,?,?,?,0)",
                     (
@@ -214,6 +229,7 @@ class _Batch:
 
     def edited(self, message: int, seen: bytes | None) -> None:
         """A source's row has other values."""
+        self.flush()
         self.db.execute(
             f"UPDATE {self.p}source_messages SET digest = ?, gone = 0 WHERE message = ?",
             (seen or b"", message),
@@ -221,6 +237,7 @@ class _Batch:
 
     def show(self, messages: Iterable[int], to: Visibility) -> None:
         """A source shows rows otherwise."""
+        self.flush()
         self.db.executemany(
             f"UPDATE {self.p}source_messages SET state = ?, gone = 0 WHERE message = ?",
             [(STATES[to], message) for message in messages],
@@ -228,6 +245,7 @@ class _Batch:
 
     def gone(self, messages: Iterable[int], gone: int) -> None:
         """Rows left their source, or are back."""
+        self.flush()
         self.db.executemany(
             f"UPDATE {self.p}source_messages SET gone = ? WHERE message = ?",
             [(gone, message) for message in messages],
@@ -257,8 +275,10 @@ class _Batch:
                 self.mark((*payload.messages, *payload.compacted), SHOWN_HERE)
             case e.MessagesCompacted():
                 self.mark(payload.messages, SHOWN_HERE)
-            case e.SourceRowChanged():
+            case e.SourceRowChanged(conflicts=[]):
                 self.settled(event)
+            case e.SourceRowChanged():  # that it was settled was undone
+                self.conflicts(event, payload)
 
     def settled(self, event: Recorded) -> None:
         """A person settled a conflict: the event was caused by the one that found it."""
@@ -266,6 +286,7 @@ class _Batch:
 
     def mark(self, messages: Iterable[int], bit: int) -> None:
         """Remember it."""
+        self.flush()
         self.db.executemany(
             f"UPDATE {self.p}source_messages SET changed_here = changed_here | ? WHERE message = ?",
             [(bit, message) for message in messages],
@@ -352,6 +373,8 @@ class _Batch:
 
     def erase(self, payload: e.PayloadsErased) -> None:
         """Emptied events: their references stay, so that no import brings them again."""
+        self.flush()
+        self.source_of.clear()
         self.db.executemany(
             f"INSERT OR IGNORE INTO {self.p}source_erased VALUES (?)",
             [(ref,) for ref in payload.source_refs if ref is not None],

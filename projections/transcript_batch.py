@@ -19,9 +19,10 @@ from .amounts import added
 from .base import Connection
 from .deletion import Deletion
 from .live_columns import LIVE, fold_live
-from .message_columns import INSERT_MESSAGE, MESSAGE_COLUMNS, SHOWN, message_row
+from .message_columns import INSERT_MESSAGE, MESSAGE_COLUMNS, SHOWN, insert_messages, message_row
 from .preview import preview_of
 from .search_index import SearchIndex
+from .search_text import indexed_text
 from .session_rows import NEVER_NULL, SOURCE_COLUMNS, SessionRow, SessionRows
 
 _USAGE = (*TOKENS, *COSTS)
@@ -53,6 +54,11 @@ _COUNTED = frozenset({"id", "message_count", "tool_call_count"})
 """Columns of a session that are never taken over from elsewhere."""
 _CREATED = frozenset({*e.SessionCreated.__struct_fields__, *_COUNTED})
 """Columns of a session that its creation names by themselves."""
+FEW = 64
+"""To so many messages a row each is written as fast, and its statement is at hand."""
+Prepared = tuple[tuple[Any, ...], str | None]
+"""A message's row and, unless it is a copy, the text that the search index is told."""
+NONE: Mapping[int, Prepared] = {}
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 _calls = msgspec.json.Decoder().decode
@@ -83,11 +89,18 @@ def count_calls(tool_calls: str | None) -> int:
     return len(calls) if isinstance(calls, list) else 0
 
 
+def prepared(event: Recorded, m: e.MessageAppended) -> Prepared:
+    """What a message becomes, for which no database is asked."""
+    text = indexed_text(m.content, m.tool_name, m.tool_calls) if m.copy_of is None else None
+    return message_row(event, m), text
+
+
 class TranscriptBatch:
     """One batch of events on its way into the tables."""
 
-    def __init__(self, db: Connection, prefix: str) -> None:
+    def __init__(self, db: Connection, prefix: str, prepared: Mapping[int, Prepared] = NONE) -> None:
         self.db = db
+        self.prepared = prepared
         self.prefix = prefix
         self.rows = SessionRows(db, prefix)
         self.deletion = Deletion(self)
@@ -96,16 +109,18 @@ class TranscriptBatch:
         self.insert = INSERT_MESSAGE.format(p=prefix)
 
     def finish(self) -> None:
-        """Write what is pending."""
-        self.flush_messages()
+        """Write what is pending but for messages and their texts."""
         self.rows.write()
         self.index.purge()
 
     def flush_messages(self) -> None:
         """Write the messages so far, so that SQL sees them."""
-        if self.messages:
-            self.db.executemany(self.insert, self.messages)
-            self.messages.clear()
+        messages, self.messages = self.messages, []
+        if len(messages) > FEW:
+            for sql, bound in insert_messages(f"{self.prefix}messages", messages):
+                self.db.execute(sql, bound)
+        elif messages:
+            self.db.executemany(self.insert, messages)
         self.deletion.flush()
 
     def table(self, row: SessionRow) -> str:
@@ -210,11 +225,12 @@ class TranscriptBatch:
         position = event.position
         row = self.rows.get(session_id)
         deleted = row is not None and row.deleted
-        (self.deletion.messages if deleted else self.messages).append(message_row(event, m))
+        values_of_it, text = self.prepared.get(position) or prepared(event, m)
+        (self.deletion.messages if deleted else self.messages).append(values_of_it)
         if deleted:
             pass
-        elif m.copy_of is None:
-            self.index.add(position, m.content, m.tool_name, m.tool_calls)
+        elif text is not None:
+            self.index.add(position, text)
         else:
             self.index.skip(position)
         if row is None:
@@ -232,7 +248,7 @@ class TranscriptBatch:
                 at_us = event.recorded_at_us
             if before is None or at_us > before:
                 values["last_active_us"] = at_us
-        if m.role == "user" and values["preview"] is None and m.visibility != "rewound":
+        if m.role == "user" and not m.summary and values["preview"] is None and m.visibility != "rewound":
             preview = preview_of(m.content)
             if preview is not None:
                 row["preview"] = preview
@@ -393,7 +409,8 @@ class TranscriptBatch:
         for message, content in self.db.execute(
             f"SELECT id, content FROM {self.table(row)}"
             # From its creation on: a rebuild makes indexes last, and must not read all that came before.
-            " WHERE session_id = ? AND id > ? AND role = 'user' AND (active OR compacted) ORDER BY id",
+            " WHERE session_id = ? AND id > ? AND role = 'user' AND NOT summary AND (active OR compacted)"
+            " ORDER BY id",
             (row["id"], row["created_position"]),
         ):
             preview = preview_of(

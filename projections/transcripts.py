@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from ..domain.events import Recorded
+from ..domain.events import MessageAppended, Recorded
 from .base import Connection, Projection
 from .message_columns import MESSAGE_COLUMNS
 from .search_index import SearchIndex
 from .session_rows import OWN_COLUMNS, SOURCE_COLUMNS
-from .transcript_batch import TranscriptBatch
+from .transcript_batch import NONE, Prepared, TranscriptBatch, prepared
 
 _SESSIONS = f"({', '.join(f'{n} {k}' for n, k in {**SOURCE_COLUMNS, **OWN_COLUMNS}.items())})"
 _MESSAGES = f"({', '.join(f'{n} {k}' for n, k in MESSAGE_COLUMNS.items())})"
@@ -20,7 +20,7 @@ class Transcripts(Projection):
     """What was said, session by session, and where to find it."""
 
     name: ClassVar[str] = "transcripts"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tables: ClassVar[dict[str, str]] = {
         "sessions": _SESSIONS,
         "messages": _MESSAGES,
@@ -55,13 +55,14 @@ class Transcripts(Projection):
         "sessions_in_a_turn": "sessions (turn_gateway) WHERE running_turn IS NOT NULL",
         "sessions_to_resume": "sessions (resume_reason) WHERE resume_reason IS NOT NULL",
         "sessions_by_handoff": "sessions (handoff_state, started_us) WHERE handoff_state IS NOT NULL",
-        "sessions_by_kind": "sessions (parent_kind, archived, source, message_count)",
+        "sessions_by_kind": "sessions (parent_kind, archived, source)",
     }
 
     def __init__(self, prefix: str = "") -> None:
         super().__init__(prefix)
-        self._left: SearchIndex | None = None
-        """With the texts of the last fold, where a rebuild leaves them to `settle`."""
+        self._prepared: Mapping[int, Prepared] = NONE
+        self._left: TranscriptBatch | None = None
+        """With the messages and texts of the last fold, where a rebuild leaves them to `settle`."""
 
     def create(self, db: Connection) -> None:
         """Make the tables, empty, with the index's watermark at 0."""
@@ -88,18 +89,33 @@ class Transcripts(Projection):
             "search": "SELECT id, sz FROM {p}search_docsize ORDER BY id",
         }
 
+    def prepare(self, events: Sequence[Recorded]) -> None:
+        """Make the rows and the texts of messages."""
+        self._prepared = {
+            event.position: prepared(event, event.payload)
+            for event in events
+            if type(event.payload) is MessageAppended
+        }
+
     def settle(self, db: Connection) -> None:
         """Index the messages that trail behind."""
-        index, self._left = self._left or SearchIndex(db, self.prefix), None
+        left, self._left = self._left, None
+        if left is not None:
+            left.flush_messages()
+        index = left.index if left is not None else SearchIndex(db, self.prefix)
         index.catch_up()
 
     def fold(self, events: Sequence[Recorded], db: Connection) -> None:
         """Fold a batch: session rows in memory, messages in bulk, both written before it ends."""
-        batch = TranscriptBatch(db, self.prefix)
+        if self._left is not None:
+            self._left.flush_messages()
+        batch = TranscriptBatch(db, self.prefix, self._prepared)
         for event in events:
             batch.fold(event)
-        batch.finish()
         if self.prefix:
-            self._left = batch.index
+            self._left = batch
         else:
+            batch.flush_messages()
+        batch.finish()
+        if not self.prefix:
             batch.index.trail()

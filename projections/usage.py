@@ -9,7 +9,7 @@ import msgspec
 
 from ..domain.events import PayloadsErased, Recorded, UsageRecorded
 from .amounts import added
-from .base import Connection, Projection
+from .base import Connection, OfMessages, Projection
 
 _KEY = ("session_id", "model", "billing_provider", "billing_base_url", "billing_mode", "task")
 _SUMS = (
@@ -31,7 +31,7 @@ class Usage(Projection):
 
     name: ClassVar[str] = "usage"
     version: ClassVar[int] = 1
-    of_messages: ClassVar[bool] = False
+    of_messages: ClassVar[OfMessages] = "none"
     tables: ClassVar[dict[str, str]] = {
         "session_model_usage": (
             "(session_id TEXT NOT NULL, model TEXT NOT NULL, billing_provider TEXT NOT NULL,"

@@ -6,7 +6,7 @@ from typing import Final
 from unicodedata import unidata_version
 
 FOLDS: Final[dict[str, int]] = {
-    "transcripts": 2,
+    "transcripts": 3,
     "routing": 1,
     "lineage": 1,
     "usage": 1,

@@ -42,9 +42,11 @@ class Agent:
         self.meanwhile: dict[str, Callable[[], object]] = {}
         self.full_at = 100
         self.seen: list[str] = []
+        self.notes: list[str | None] = []
         self.lengths: dict[str, int] = {}
 
-    def __call__(self, view: retold.View) -> Iterator[retold.Message]:
+    def __call__(self, view: retold.View, note: str | None) -> Iterator[retold.Message]:
+        self.notes.append(note)
         asked = [str(each.content) for each in view.messages if each.role == "user"][-1]
         self.seen.append(asked)
         self.lengths[view.session_id] = len(view.messages)
@@ -202,6 +204,7 @@ def test_a_restart_in_a_turn_runs_it_again_and_says_it_once(
         state = engine.session(session_id)
 
     assert agent.seen == ["leak?", "leak?", "and?", "rent?"]
+    assert ["cut off" in (note or "") for note in agent.notes] == [False, True, False, False]
     assert [text for role, text in said(home) if role == "user"] == ["leak?", "and?", "rent?"]
     assert (state.marks.resume, state.turns.running, state.turns.waiting) == (None, None, ())
     sound(home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import FunctionType
@@ -14,7 +15,15 @@ from ...domain import turns
 from ...domain.arguments import checked
 from ...domain.ends import SWITCH
 from ...domain.errors import NoSuchSession, ProjectionDamaged, SessionExists
-from ...domain.events import Event, Payload, TurnQueued, session_stream
+from ...domain.events import (
+    Event,
+    Payload,
+    SessionCompressed,
+    SessionDeleted,
+    SessionReopened,
+    TurnQueued,
+    session_stream,
+)
 from ...domain.ids import refuse_unsafe_peer, refuse_unsafe_session
 from ...domain.route import Route
 from ...domain.session import Session
@@ -84,6 +93,23 @@ class Commands(Decisions):
             return Saved(session_id, self.save_events([changed]))
 
         return self.decide(decision)
+
+    def went_on_without(self, state: Session) -> bool:
+        """Whether what a deleted session continued was opened again since: it has one continuation."""
+        if state.parent_kind != "continuation" or state.parent_id is None:
+            return False
+        gone = self.event_log.read(
+            stream=session_stream(state.id), topics=[SessionDeleted.topic], limit=sys.maxsize
+        )
+        since = self.event_log.read(
+            gone[-1].position if gone else 0,
+            stream=session_stream(state.parent_id),
+            topics=[SessionReopened.topic, SessionCompressed.topic],
+        )
+        return any(
+            not isinstance(each.payload, SessionCompressed) or each.payload.continuation != state.id
+            for each in since
+        )
 
     def leaving(
         self, session_id: str, at_us: int, *, ends_it: bool = True

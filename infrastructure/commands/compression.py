@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...domain import marks, turns
-from ...domain.context import copied, summarised
+from ...domain.context import summarised
 from ...domain.events import Event, Payload, session_stream
 from ...domain.session import Session, Why
-from ...projections.context import lines
 from ..decisions import Saved, event
 from .base import new_session_id, usable
-from .told import Tail, ToldCommands
+from .told import ToldCommands
 
 
 class CompressionCommands(ToldCommands):
@@ -43,23 +42,16 @@ class CompressionCommands(ToldCommands):
             SessionOver: a continuation exists already, and the error names it; or it ended for good.
             NothingToDo, NoSuchMessage, RuleBroken, BadUsage.
         """
-        chosen = None if tail is None else list(tail)
         first = summarised(summary, where=f"session {session_id}")
-        asked = bool(keep_last) or chosen is not None or upto is not None
-        covered = upto
+        keeping = self.keeping(keep_last=keep_last, tail=tail, upto=upto, or_nothing=True)
 
         def decision() -> Saved:
-            nonlocal covered
             state = self.session(session_id)
             at = self.at(at_us)
             child = usable(continuation_id or new_session_id(at))
             compressed = state.compress(child, why)
             self.refuse_existing(child)
-            if asked:
-                kept = self.tail_of(state, keep_last=keep_last, tail=chosen, upto=covered)
-            else:
-                kept = self._all_but_what_came_since(state, covered)
-            covered = kept.upto
+            kept = keeping(state)
             events = [event(session_stream(session_id), state.version + 1, compressed, at)]
             events += self._continuation(state, child, at)
             going: list[tuple[Payload, int]] = [(first, at), *kept.copies]
@@ -71,18 +63,6 @@ class CompressionCommands(ToldCommands):
             return Saved(child, self.save_events([*events, *self._led_on(state, child, at)]))
 
         return self.decide(decision)
-
-    def _all_but_what_came_since(self, state: Session, covered: int | None) -> Tail:
-        """Nothing is kept, but for what was said after the summary was asked for: it is not in it."""
-        db = self.told(state)
-        live = {each.id: each for each in lines(db, state.id) if each.visibility == "live"}
-        if covered is None:
-            return Tail(list(live), [], max(live, default=0))
-        since = [each for each in live if each > covered]
-        said = self.said(db, since)
-        return Tail(
-            list(live), [(copied(said[each][0], live[each]), said[each][1]) for each in since], covered
-        )
 
     def _continuation(self, state: Session, child: str, at_us: int) -> list[Event]:
         """The continuation, born with the whole identity and the next title of its line."""

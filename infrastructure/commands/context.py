@@ -99,17 +99,14 @@ class ContextCommands(CompressionCommands, ToldCommands):
         at_us: int | None = None,
     ) -> Compacted:
         """`compress` in place: the session keeps its id, and search still finds what left the context."""
-        chosen = None if tail is None else list(tail)
         summary_of = summarised(summary, where=f"session {session_id}")
-        covered = upto
+        keeping = self.keeping(keep_last=keep_last, tail=tail, upto=upto)
 
         def decision() -> Compacted:
-            nonlocal covered
             state = self.session(session_id)
             state.refuse_over()
             at = self.at(at_us)
-            kept = self.tail_of(state, keep_last=keep_last, tail=chosen, upto=covered)
-            covered = kept.upto
+            kept = keeping(state)
             stream, version = session_stream(session_id), state.version + 1
             events = [
                 event(stream, version, e.MessagesCompacted(kept.leaving), at),

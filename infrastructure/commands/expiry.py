@@ -10,6 +10,7 @@ import msgspec
 from ...domain import events as e
 from ...domain import resets, restarts
 from ...domain.errors import NoSuchSession, RuleBroken
+from ...domain.gateway import MAIN
 from ...domain.holds import blocking
 from ...domain.keys import split_key
 from ...domain.resets import CAUSES, Due, Policy, Zone
@@ -73,7 +74,8 @@ class ExpiryCommands(ResetCommands):
         )
         if found is None:
             return None, False
-        holds = blocking(led.holds, at_us, policy.bg_process_max_age_hours)
+        hours = policy.bg_process_max_age_hours
+        holds = blocking(led.holds, at_us, hours, lambda name: self.gateway(name).deaths)
         return found, state.turns.runs_at(at_us) or state.id in self._asking or holds is not None
 
     def expire_due(self, *, at_us: int | None = None) -> list[Expired]:
@@ -138,15 +140,31 @@ class ExpiryCommands(ResetCommands):
 
     # --- work in the background ----------------------------------------------------------------------
 
-    def hold(self, key: str, name: str, *, what: str = "", at_us: int | None = None) -> Held:
+    def hold(
+        self,
+        key: str,
+        name: str,
+        *,
+        what: str = "",
+        gateway: str | None = MAIN,
+        at_us: int | None = None,
+    ) -> Held:
         """Note that work goes on in the background of a chat: until it is let go, no policy resets it.
 
-        It holds for `bg_process_max_age_hours` at most, counted from when it was first noted.
+        It holds for `bg_process_max_age_hours` at most, counted from when it was first noted, and no longer
+        than its gateway lives: a start of that one after a crash lets go of all that it held before.
+
+        Args:
+            gateway: who watches over the work, and will let it go; None for none.
+
+        Raises:
+            RuleBroken: the key leads nowhere. BadUsage: a gateway's name that is none.
         """
 
         def decision() -> Held:
             led = self.named_route(key)
-            noted = led.hold(name, what)
+            deaths = 0 if gateway is None else self.gateway(gateway).deaths
+            noted = led.hold(name, what, gateway=gateway, deaths=deaths)
             if led.session_id is None:
                 raise RuleBroken("the chat has no session that could be held", hint="resolve it first")
             events = [] if noted is None else [self.rerouted(led, noted, self.at(at_us))]

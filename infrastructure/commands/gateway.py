@@ -69,7 +69,8 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
     ) -> Started:
         """Begin to serve chats: find what was cut off, mark it, and say what is to be gone on with.
 
-        A gateway's name is run by one process at a time: whatever it ran before counts as cut off. Upkeep
+        A gateway's name is run by one process at a time: whatever it ran before counts as cut off, and
+        after an unclean stop what it held (`hold`) holds no reset up any more. Upkeep
         that is due is done first; what it could not do stops no start.
 
         Args:

@@ -145,7 +145,8 @@ class HandoffCommands(Commands):
             peer: chat_id, chat_type, thread_id, user_id, display_name, origin_json of that place.
 
         Raises:
-            HandoffRefused: this gateway does not hold the handoff (any more). BadUsage: an unknown field.
+            HandoffRefused: this gateway does not hold the handoff (any more), or the key is no chat's of
+            the platform that was asked. BadUsage: an unknown field.
             SessionOver: it was compressed meanwhile; the error names its continuation.
         """
         unknown = peer.keys() - set(_PEER)

@@ -13,6 +13,7 @@ from ...domain.adoption import put_aside
 from ...domain.errors import NoSuchChat, NoSuchThing, RepairRefused, SessionOver
 from ...domain.events import Payload, Recorded, session_stream
 from ...domain.recovery import takes_messages
+from ...domain.reversal import UNDOABLE
 from ...domain.route import Route
 from ...domain.session import Session
 from ...domain.source_rows import IDENTITY, here_after, session_payloads, settled
@@ -40,11 +41,16 @@ class Led(Saved, frozen=True):
     cleared: tuple[str, ...] = ()
 
 
-class Resolved(Saved, frozen=True):
-    """A conflict with a source that is settled: `columns`, and whose values stand."""
+class Settled(Saved, frozen=True):
+    """A conflict with a source that is settled: `columns`, and whose values stand.
+
+    Attributes:
+        can_be_undone: false where the source's value was taken over for what has no reverse (a model, …).
+    """
 
     columns: tuple[str, ...] = ()
     keep: Literal["ours", "theirs"] = "ours"
+    can_be_undone: bool = True
 
 
 class Detached(Saved, frozen=True):
@@ -285,14 +291,14 @@ class RemedyCommands(RepairCommands):
 
     def resolve_conflict(
         self, position: int, keep: Literal["ours", "theirs"], *, at_us: int | None = None
-    ) -> Resolved:
+    ) -> Settled:
         """Settle what was changed both here and in a source: `position` is the event that found it.
 
         Raises:
             NoSuchThing: no conflict stands at this position. TitleTaken, …: their value cannot stand here.
         """
 
-        def decision() -> Resolved:
+        def decision() -> Settled:
             read_at = self.projector.catch_up().position
             found = self.event_log.read(position - 1, limit=1, upto=position)
             standing = self.state.reader().execute(
@@ -313,7 +319,10 @@ class RemedyCommands(RepairCommands):
             moved = Condition(read_at, (conflict.stream,))
             positions = self.save_events(events, condition=moved)
             about = conflict.session_id if conflict.stream.startswith("session:") else ""
-            return Resolved(about, positions, columns=tuple(told.conflicts), keep=keep)
+            undoable = all(
+                each.payload == settled_now or isinstance(each.payload, UNDOABLE) for each in events
+            )
+            return Settled(about, positions, tuple(told.conflicts), keep, undoable)
 
         return self.decide(decision)
 

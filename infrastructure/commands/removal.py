@@ -6,10 +6,10 @@ import msgspec
 
 from ...domain import events as e
 from ...domain import removal, turns
-from ...domain.ends import is_compression
 from ...domain.errors import NoSuchSession, TitleTaken
 from ...domain.events import Event, session_stream
 from ...domain.removal import DAY_US
+from ...domain.requeuing import again, given_up
 from ...domain.session import Session
 from ...domain.text import scrub
 from ...projections.deletions import delegates_of, deleted_along, deletion
@@ -162,8 +162,9 @@ class RemovalCommands(ErasureCommands):
     def undelete_session(self, session_id: str, *, at_us: int | None = None) -> Undeleted:
         """Bring a deleted session back as it was, with the delegates that went with it.
 
-        Its title is claimed again unless another session has it by now, and a chat leads to it again
-        unless it leads elsewhere by now. A continuation of what has gone on without it since is a branch.
+        What waited in them waits again. Its title is claimed again unless another session has it by now, and
+        a chat leads to it again unless it leads elsewhere by now. A continuation of what has gone on without
+        it since is a branch.
 
         Raises:
             NoSuchSession: there is none, or it is erased. RuleBroken: it is not deleted.
@@ -189,8 +190,8 @@ class RemovalCommands(ErasureCommands):
             for each in back:
                 state = self.session(each, deleted=True)
                 before.append(state.parent_id)
-                titles, left = self._left_with(each)
-                events += self._returning(state, state.title in titles, unclaimed, at)
+                titles, left, waited = self._left_with(each)
+                events += self._returning(state, state.title in titles, waited, unclaimed, at)
                 for key in left:
                     led = self.route(key)
                     again = led.lead_to(each, "undo") if led.session_id is None else None
@@ -240,8 +241,15 @@ class RemovalCommands(ErasureCommands):
             return []
         return [self.rerouted(led, e.RouteClosed(led.key, session_id, "delete"), at_us)]
 
-    def _returning(self, state: Session, had_claim: bool, unclaimed: list[str], at_us: int) -> list[Event]:
-        payloads: list[e.Payload] = [removal.undelete(state)]
+    def _returning(
+        self,
+        state: Session,
+        had_claim: bool,
+        waited: list[e.TurnQueued],
+        unclaimed: list[str],
+        at_us: int,
+    ) -> list[Event]:
+        payloads: list[e.Payload] = [removal.undelete(state), *waited]
         claimed: e.TitleClaimed | None = None
         held = None if state.title is None or not had_claim else self.claim(state.title)
         if held is not None:
@@ -250,33 +258,22 @@ class RemovalCommands(ErasureCommands):
             except TitleTaken:
                 unclaimed.append(held.title)
                 payloads.append(e.SessionTitled(state.title, claimed=False))
-        if self._went_on_without(state):
-            payloads.append(e.IdentityRestored({"parent_kind": "continuation"}, {"parent_kind": "branch"}))
+        if self.went_on_without(state):
+            payloads.append(removal.beside())
         events = following(state, payloads, at_us)
         if held is not None and claimed is not None:
             events.append(event(title_stream(self.identity, held.title), held.version + 1, claimed, at_us))
         return events
 
-    def _went_on_without(self, state: Session) -> bool:
-        """Whether what a deleted session continued was opened again since: it has one continuation."""
-        if state.parent_kind != "continuation" or state.parent_id is None:
-            return False
-        try:
-            parent = self.session(state.parent_id, deleted=True)
-        except NoSuchSession:
-            return False
-        return parent.successor != state.id and not (
-            parent.successor is None and is_compression(parent.end_reason)
-        )
-
-    def _left_with(self, session_id: str) -> tuple[set[str], list[str]]:
-        """The titles that the session held when it was deleted, and the keys that led to it."""
+    def _left_with(self, session_id: str) -> tuple[set[str], list[str], list[e.TurnQueued]]:
+        """The titles that a session held when it was deleted, the keys that led to it, what waited there."""
         known = deletion(self.state.reader(), session_id)
         if known is None:
-            return set(), []
+            return set(), [], []
         titles: set[str] = set()
         keys: list[str] = []
-        for told in self._save_of(known.position):
+        saved = self._save_of(known.position)
+        for told in saved:
             match told.payload:
                 case e.TitleReleased(session_id=holder) if holder == session_id:
                     titles.add(told.payload.title)
@@ -284,7 +281,16 @@ class RemovalCommands(ErasureCommands):
                     keys.append(told.payload.key)
                 case _:
                     pass
-        return titles, keys
+        return titles, keys, self._waited(session_id, saved)
+
+    def _waited(self, session_id: str, saved: list[e.Recorded]) -> list[e.TurnQueued]:
+        stream = session_stream(session_id)
+        mine = [each for each in saved if each.stream == stream]
+        if not any(isinstance(each.payload, e.QueueCleared) for each in mine):
+            return []
+        told = self.event_log.stream_events(stream, without_messages=True)
+        before = [each for each in told if each.position < mine[0].position]
+        return [again(turn) for gone in given_up(mine, {stream: before}) for turn in gone.turns]
 
     def _save_of(self, position: int) -> list[e.Recorded]:
         """The events that were saved together with one."""

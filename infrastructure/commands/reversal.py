@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from ...domain import events as e
+from ...domain import removal
 from ...domain.errors import NoSuchThing
 from ...domain.events import Recorded, session_stream
 from ...domain.removal import DAY_US
-from ...domain.reversal import Told, left_as_it_is, reverse
+from ...domain.reversal import Step, Told, left_as_it_is, reverse
+from ..carrying import left_with
 from ..decisions import Saved
 from ..log import Condition
 from .base import Commands
@@ -42,7 +44,8 @@ class ReversalCommands(Commands):
         """Undo the save that an event belongs to: any of its positions names it.
 
         One save that puts back what was before: titles, archive, pins, ends, resets, routes, identities,
-        rewinds, deletions. Each of its events names the undone save's first as its cause.
+        rewinds, deletions, conflicts; what waited where it cleared a queue waits again. Each of its events
+        names the undone save's first as its cause.
 
         Raises:
             NoSuchThing: there is no such event. NotUndoable: it is of no kind that can be undone.
@@ -64,13 +67,16 @@ class ReversalCommands(Commands):
                 {each: self._told_after(each, saved[-1].position) for each in {*streams, *led_to}},
             )
             at = self.at(at_us)
-            keep_us = int(self.config.sessions.erase_after * DAY_US)
+            steps, parents = self._steps(told, at)
             batch = Batch(at)
-            for step in reverse(told, erase_after_us=max(at, self.clock()) + keep_us):
+            for step in steps:
                 version = self.event_log.stream_version(step.stream)
                 batch.add(step.stream, version, step.payload, at_us=step.at_us)
-            events = [msgspec.structs.replace(each, caused_by=told.position) for each in batch.events]
-            moved = Condition(read_at, tuple(sorted({*streams, *led_to})))
+            events = [
+                msgspec.structs.replace(each, caused_by=step.caused_by or told.position)
+                for each, step in zip(batch.events, steps, strict=True)
+            ]
+            moved = Condition(read_at, tuple(sorted({*streams, *led_to, *parents})))
             sessions = [each.removeprefix("session:") for each in streams if each.startswith("session:")]
             keys = [each.payload.key for each in saved if isinstance(each.payload, _ROUTES)]
             return Undone(
@@ -79,11 +85,26 @@ class ReversalCommands(Commands):
                 undone=tuple(each.position for each in saved),
                 sessions=tuple(sessions),
                 keys=tuple(dict.fromkeys(keys)),
-                left=tuple(left_as_it_is(saved)),
+                left=tuple(left_as_it_is(told)),
                 carried=self._carried(told),
             )
 
         return self.decide(decision)
+
+    def _steps(self, told: Told, at_us: int) -> tuple[list[Step], set[str]]:
+        """The reverse, and streams of what comes back's parents, which it was decided on, too."""
+        keep_us = int(self.config.sessions.erase_after * DAY_US)
+        steps: list[Step] = []
+        parents: set[str] = set()
+        for step in reverse(told, erase_after_us=max(at_us, self.clock()) + keep_us):
+            steps.append(step)
+            if isinstance(step.payload, e.SessionUndeleted):
+                back = self.session(step.stream.removeprefix("session:"), deleted=True)
+                if back.parent_id is not None:
+                    parents.add(session_stream(back.parent_id))
+                if self.went_on_without(back):
+                    steps.append(Step(step.stream, removal.beside()))
+        return steps, parents
 
     def save_of(self, position: int) -> list[Recorded]:
         """The events that were saved together with one, in order.
@@ -111,6 +132,7 @@ class ReversalCommands(Commands):
             for each in later
             if each.caused_by == told.position and each.source_ref is not None
         }
+        stores |= left_with(self.home, told.position)  # by a carry that was killed before it was noted
         homes = self.state.reader().execute("SELECT store, path FROM source_homes ORDER BY path")
         return tuple(str(path) for store, path in homes.fetchall() if store in stores)
 

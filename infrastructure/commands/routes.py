@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 
 from ...domain import events as e
-from ...domain import resets, session
+from ...domain import resets, restarts, session
 from ...domain.ends import SETTLED, is_reset
 from ...domain.errors import NoSuchSession, ProjectionDamaged, VersionConflict
 from ...domain.events import Event, session_stream
@@ -39,7 +39,8 @@ class Resolved(Saved, frozen=True):
         previous: the session that the key led to before, where it leads elsewhere now.
         reset: the rule that ended the session before; None where none did.
         notice: what to tell the people in the chat; None where nothing is to be said.
-        note: what to tell the model with this message.
+        note: what to tell the model with this message: that the chat began anew, or that a restart had
+            cut the session's last turn off. None where neither is so.
         due: a reset that is due, and waits for a turn or for work in the background.
         resume: why the session's turn was cut off, while it is still to be taken up again.
         hook_error: what went wrong in the turn before the reset.
@@ -188,6 +189,11 @@ class RouteCommands(ExpiryCommands):
             previous=None if moved is None else led.session_id,
             due=waits,
             resume=state.marks.resume,
+            note=None
+            if state.marks.resume is None
+            else restarts.recovery_note(
+                state.marks.resume, restarts.note_kind(state.source, new_message=True)
+            ),
         )
 
     def _begun(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -66,17 +66,48 @@ class ToldCommands(Commands):
             raise VersionConflict("messages were deleted while they were read", hint="try again")
         return found
 
-    def tail_of(
-        self, state: Session, *, keep_last: int, tail: Iterable[int] | None, upto: int | None
-    ) -> Tail:
+    def keeping(
+        self, *, keep_last: int, tail: Iterable[int] | None, upto: int | None, or_nothing: bool = False
+    ) -> Callable[[Session], Tail]:
         """What a compression keeps of a session, verbatim; `domain.context.compression` has the rules.
 
-        A decision that is made again passes the `upto` that the first one got: what was said meanwhile
-        is not in the summary, and is kept.
+        Where it is decided again it covers what it covered first: what was said meanwhile is not in the
+        summary, and is kept.
 
-        Raises:
+        Args:
+            or_nothing: where no more is asked for, keep nothing that was there.
+
+        Raises (once it is asked):
             NothingToDo, NoSuchMessage, BadUsage, VersionConflict, ProjectionDamaged.
         """
+        chosen = None if tail is None else list(tail)
+        nothing = or_nothing and not keep_last and chosen is None and upto is None
+        covered = upto
+
+        def kept(state: Session) -> Tail:
+            nonlocal covered
+            if nothing:
+                found = self._what_came_since(state, covered)
+            else:
+                found = self._tail_of(state, keep_last, chosen, covered)
+            covered = found.upto
+            return found
+
+        return kept
+
+    def _what_came_since(self, state: Session, covered: int | None) -> Tail:
+        """Nothing is kept, but for what was said after the summary was asked for: it is not in it."""
+        db = self.told(state)
+        live = {each.id: each for each in lines(db, state.id) if each.visibility == "live"}
+        if covered is None:
+            return Tail(list(live), [], max(live, default=0))
+        since = [each for each in live if each > covered]
+        said = self.said(db, since)
+        return Tail(
+            list(live), [(copied(said[each][0], live[each]), said[each][1]) for each in since], covered
+        )
+
+    def _tail_of(self, state: Session, keep_last: int, tail: Iterable[int] | None, upto: int | None) -> Tail:
         db = self.told(state)
         found = lines(db, state.id)
         covered = found[-1].id if upto is None and found else upto

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ...domain import events as e
-from ...domain import inbound, session, turns
+from ...domain import inbound, restarts, session, turns
 from ...domain.errors import BadUsage, NoSuchSession, RuleBroken, Suspended, TurnOver
 from ...domain.events import Event, Payload, Recorded, session_stream
 from ...domain.gateway import stream as gateway_stream
@@ -42,6 +42,8 @@ class Begun(Saved, frozen=True):
         repeated: the platform's update had been taken before; nothing was started now, and `turn` is
             what it began then (None where it began none).
         lost: the turn before, where its lease had lapsed: it was finished as lost in the same save.
+        note: what to tell the model in this turn, in its context and never as a person's message: that a
+            restart had cut the one before off, and what to do about it. None where none had.
     """
 
     turn: str | None = None
@@ -49,6 +51,7 @@ class Begun(Saved, frozen=True):
     about: dict[str, e.Scalar] = msgspec.field(default_factory=dict[str, e.Scalar])
     repeated: bool = False
     lost: str | None = None
+    note: str | None = None
 
 
 class Queued(Saved, frozen=True):
@@ -370,6 +373,7 @@ class TurnCommands(Commands):
             None if asked is None else asked.text,
             {} if asked is None else asked.about,
             lost=now.running,
+            note=restarts.note_for(state, asked),
         )
 
     def _save(self, state: Session, events: list[Event], at_us: int) -> tuple[int, ...]:

@@ -15,10 +15,12 @@ from ...domain import events as e
 from ...domain.ends import SUPERSEDED
 from ...domain.errors import BadUsage, NoRoom
 from ...domain.events import Recorded
+from ..carrying import Begun, begin, end, left_of
 from ..importers.hermes_run import readable
 from ..sqlite import one
 from .carried import Carry, Note, here_of, notes_of, record
 from .hermes_home import Copies, HermesWriter, copied, held
+from .unsaid import as_notes, begun, held_there
 
 if TYPE_CHECKING:
     from ..engine import SessionEngine
@@ -87,8 +89,9 @@ def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
     One that was carried before and was undone here since is taken back there. What is written is noted
     here as last seen in the home, so that the next import finds no change in it.
 
-    A copy of the database, and of the mirror, is made first. A repair that the home has already is
-    passed over; one that it contradicts is left out and named.
+    What a process that was killed had carried and not noted is noted first, or taken back there where it was
+    undone here. A copy of the database, and of the mirror, is made first. A repair that the home has already
+    is passed over; one that it contradicts is left out and named.
 
     Raises:
         NotAStore: it is no Hermes home. BadUsage: it was never imported here. StoreBusy: a process
@@ -97,18 +100,22 @@ def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
     home = home.resolve()
     engine.projector.catch_up()
     store = _store_of(engine, home)
-    repairs = sorted(_repairs(engine, store), key=lambda each: each.undo is None)
     with held(home) as writer:
         refused: list[str] = []
+        left, unsaid = _settled(engine, writer, store)
+        repairs = sorted(_repairs(engine, store, unsaid), key=lambda each: each.undo is None)
         writer.db.execute("BEGIN IMMEDIATE")
         try:
             mirrored = writer.mirror()
             mirror = None if mirrored is None else dict(mirrored)
-            done = [line for each in _make(engine, writer, repairs, refused, mirror) for line in each.done]
+            planned = _make(engine, writer, repairs, refused, mirror)
+            done = [line for each in planned for line in each.done]
             writer.db.execute("ROLLBACK")
             if not done:
+                end(engine.home, store)
                 return Carried(str(home), refused=tuple(refused))
             copies = copied(writer)
+            begin(engine.home, store, [*left, *begun(planned, engine.identity)])
             writer.db.execute("BEGIN IMMEDIATE")
             mirror = None if mirrored is None else dict(mirrored)
             carries = _make(engine, writer, repairs, [], mirror)
@@ -129,6 +136,7 @@ def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
             _mirrored(writer, mirror, copies)
         if not writer.has_routes:  # then the mirror alone says where a key leads
             record(engine, store, carries)
+        end(engine.home, store)
     return Carried(str(home), tuple(done), tuple(refused), str(copies.database), copies.back)
 
 
@@ -146,6 +154,27 @@ def _mirrored(writer: HermesWriter, mirror: Mapping[str, Any], copies: Copies) -
 # --- which repairs -----------------------------------------------------------------------------------
 
 
+def _settled(
+    engine: SessionEngine, writer: HermesWriter, store: str
+) -> tuple[list[Begun], dict[int, tuple[Note, ...]]]:
+    """Note what a killed process had carried and not noted, where it stands here still.
+
+    Returns what it had begun, and by save what the home holds of those that were undone here since.
+    """
+    left, mirror = left_of(engine.home, store), writer.mirror()
+    unsaid: dict[int, tuple[Note, ...]] = {}
+    for each in left:
+        there = held_there(engine, writer, each, mirror)
+        if not (there.sessions or there.routes):
+            continue
+        if _undo_of(engine, each.position) is None:
+            record(engine, store, [Carry(each.position, (), there)])
+        else:
+            unsaid[each.position] = as_notes(there)
+    engine.projector.catch_up()
+    return left, unsaid
+
+
 def _store_of(engine: SessionEngine, home: Path) -> str:
     name = readable(home)
     homes = engine.state.reader().execute("SELECT store, path FROM source_homes ORDER BY last_run DESC")
@@ -158,7 +187,7 @@ def _store_of(engine: SessionEngine, home: Path) -> str:
     return known[name]
 
 
-def _repairs(engine: SessionEngine, store: str) -> Iterator[Repair]:
+def _repairs(engine: SessionEngine, store: str, unsaid: Mapping[int, tuple[Note, ...]]) -> Iterator[Repair]:
     """The repairs of this store that stand, and those that were carried and undone since, oldest first."""
     log, after = engine.event_log, 0
     saves: dict[int, None] = {}
@@ -178,7 +207,7 @@ def _repairs(engine: SessionEngine, store: str) -> Iterator[Repair]:
         if not {each.session_id for each in saved if each.stream.startswith("session:")} <= ours:
             continue
         undo = _undo_of(engine, save)
-        notes = () if undo is None else tuple(notes_of(engine, saved, store))
+        notes = () if undo is None else unsaid.get(save) or tuple(notes_of(engine, saved, store))
         if undo is None or notes:
             yield Repair(saved, undo, notes)
 

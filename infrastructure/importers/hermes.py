@@ -30,6 +30,7 @@ from .hermes_plan import Plan
 from .hermes_routes import tell_routes
 from .hermes_run import Run, readable, store_of
 from .hermes_told import tell_sessions, tell_usage
+from .hermes_waiting import tell_waiting
 from .report import Findings, ImportReport, Progress, at_most
 from .salvage import Lost
 from .turn import my_turn
@@ -206,6 +207,7 @@ def _take(
             tell_sessions(run, plan)
             tell_usage(run, plan)
             tell_routes(run)
+            tell_waiting(run)
             run.writer.flush()
     finally:
         if db.in_transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...domain.events import Payload
 from ...domain.source_messages import message_appended, message_time_us
 from ...domain.source_rows import session_created, unpacked
 from ...domain.source_values import Row, time_us
@@ -9,6 +10,7 @@ from .hermes_known import fetched
 from .hermes_plan import Plan
 from .hermes_run import Run, SessionPlan
 from .merge import BEGIN
+from .writer import Told
 
 CHUNK = 1_000
 
@@ -40,18 +42,19 @@ def _tell_mark(run: Run, mark: tuple[float, int, int]) -> None:
     if kind == BEGIN:
         _begin(run, session)
     elif session.ending is not None:
-        payload = session.ending
-        ended_at = getattr(payload, "ended_at", None)
-        at_us = time_us(ended_at)
-        run.writer.add(
-            run.told(
-                session.stream,
-                payload,
-                session.id,
-                at_us=time_us(key) if at_us is None else at_us,
-                at_kind="no_later_than" if at_us is None else "exact",
-            )
-        )
+        run.writer.add(end_told(run, session, session.ending, key))
+
+
+def end_told(run: Run, session: SessionPlan, ending: Payload, reached: float) -> Told:
+    """The end of a session; `reached` is where it stands in the order of time, in seconds."""
+    at_us = time_us(getattr(ending, "ended_at", None))
+    return run.told(
+        session.stream,
+        ending,
+        session.id,
+        at_us=time_us(reached) if at_us is None else at_us,
+        at_kind="no_later_than" if at_us is None else "exact",
+    )
 
 
 def _begin(run: Run, session: SessionPlan) -> None:

@@ -182,7 +182,11 @@ class Plan:
                 plan.ending = payload
                 ended = _seconds(row.get("ended_at"))
                 reached = max(plan.begin, plan.clock)  # an end comes last, whatever its own clock says
-                self.timeline.end(plan.number, reached if ended is None else max(ended, reached))
+                reached = reached if ended is None else max(ended, reached)
+                if plan.id in self.run.waiting:
+                    plan.held = reached
+                else:
+                    self.timeline.end(plan.number, reached)
 
     def _judged_again(self, plan: SessionPlan, kind: ParentKind | None) -> list[Payload]:
         """What the session is to its parent, where that has shown only since it was first seen."""

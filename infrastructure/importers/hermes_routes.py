@@ -110,6 +110,8 @@ def _tell(run: Run, entry: Entry, before: Seen | None) -> None:
             f" {here or 'nothing'}; ours stays"
         )
     else:
+        if here is not None and here in run.waiting:
+            run.led_away.add(here)
         payload = e.SessionRerouted(
             entry.key,
             entry.session_id,

@@ -30,7 +30,8 @@ class SessionPlan(msgspec.Struct, gc=False):
         first, clock, latest: the earliest time of its messages, the latest reached so far, and the
             last one's (seconds).
         pending, late: new messages read so far, and those of them that known ones come after.
-        ending: its end, if that is to be told; `later`: what has no time of its own.
+        ending: its end, if that is to be told; `held`: where in time it stands, if it is told last, since
+            turns wait here; `later`: what has no time of its own.
     """
 
     id: str
@@ -51,6 +52,7 @@ class SessionPlan(msgspec.Struct, gc=False):
     late: int = 0
     reopens: bool = False
     ending: Payload | None = None
+    held: float | None = None
     later: list[Payload] | None = None
 
     @property
@@ -86,13 +88,16 @@ class Run:
         self.db = db
         self.store = store
         self.observed_us = min(observed_us, now_us)
-        self._now_us = now_us
+        self.now_us = now_us
         self.findings = findings
         self._progress = progress
         self.phase, self.done, self.total = "reading", 0, None
         self.source = source_number(db, store)
         self.erased = {bytes(row[0]) for row in db.execute("SELECT ref FROM source_erased")}
         self.writer = Writer(log, planned_at=planned_at, taken=findings.taken, wrote=self._wrote)
+        self.waiting = {row[0] for row in rows(db, "SELECT id FROM sessions WHERE waiting IS NOT NULL")}
+        self.led_away: set[str] = set()
+        """Sessions in which turns wait here, and that this run led their key away from."""
         self.plans: dict[str, SessionPlan] = {}
         self.numbered: list[SessionPlan] = []
 
@@ -117,7 +122,7 @@ class Run:
 
     def was_written_by(self, at_us: int) -> None:
         """The home holds something of that time, whatever the date of its file."""
-        if at_us <= self._now_us:
+        if at_us <= self.now_us:
             self.observed_us = max(self.observed_us, at_us)
 
     def ref(self, kind: str, row: str | int) -> bytes:

@@ -52,7 +52,7 @@ class Told(NamedTuple):
     payload: Payload
     at_us: int
     at_kind: AtKind
-    source_ref: bytes
+    source_ref: bytes | None
 
 
 class Writer:

@@ -10,6 +10,7 @@ import pytest
 from retold.infrastructure.home import Home
 from retold.infrastructure.projector import PROJECTIONS
 from retold.infrastructure.rebuild import rebuild
+from retold.projections.versions import FOLDS
 from retold.tests.infrastructure import damage
 from retold.tests.infrastructure.filled import drafts, execute, fill, state_file
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from retold.tests.conftest import Run
 
 NAMES = [each.name for each in PROJECTIONS]
+NOW = f"v{FOLDS['transcripts']}"
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def test_status_of_a_sound_home(filled: Path, run: Run) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert lines[0].split() == ["projection", "fold", "checkpoint", "lag", "rows", "health"]
     assert [line.split()[0] for line in lines[2 : 2 + len(NAMES)]] == NAMES
-    assert lines[2].split() == ["transcripts", "v2", "#307", "0", "605", "ok"]
+    assert lines[2].split() == ["transcripts", NOW, "#307", "0", "605", "ok"]
     assert lines[-2].startswith("log          #307, ")
     assert "WAL" in lines[-1]
 
@@ -52,7 +54,7 @@ def test_the_contract_of_status_in_json(filled: Path, run: Run) -> None:
     assert answer["head"] == 307
     assert answer["projections"][0] == {
         "name": "transcripts",
-        "fold_version": 2,
+        "fold_version": FOLDS["transcripts"],
         "position": 307,
         "lag": 0,
         "rows": {
@@ -74,7 +76,7 @@ def test_the_contract_of_status_in_json(filled: Path, run: Run) -> None:
     [
         ("UPDATE search_state SET stale = 'SQLError: no'", "stale index: SQLError: no"),
         ("UPDATE checkpoints SET detached = 'ValueError: no'", "detached: ValueError: no"),
-        ("UPDATE checkpoints SET fold_version = 9", "newer: this program folds v2; upgrade retold"),
+        ("UPDATE checkpoints SET fold_version = 9", f"newer: this program folds {NOW}; upgrade retold"),
         ("UPDATE checkpoints SET position = 9999", "not a fold of this log: it had come to #9999"),
         ("UPDATE checkpoints SET log_id = 'x'", "not a fold of this log: it was told from another log"),
         ("DELETE FROM checkpoints", "not told yet"),
@@ -168,7 +170,7 @@ def test_an_interrupted_rebuild_says_from_where_it_went_on(
         rebuild(opened.projector, NAMES, progress=stop)
     done = run("projections", "rebuild")
 
-    assert "going on from #50: equal to what was there" in done.stdout
+    assert "going on from #200: equal to what was there" in done.stdout
 
 
 def test_a_damaged_file_is_begun_anew_by_a_rebuild(filled: Path, run: Run) -> None:

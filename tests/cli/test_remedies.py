@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -219,10 +220,15 @@ def test_a_route_that_both_moved_is_settled_for_theirs(run: Run, imported: Path,
     edit(hermes_home, "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ?", entry, KEY)
     again(run, hermes_home)
     (finding,) = of_kind(run, "source_conflict")
-    cure(run, finding | {"remedy": finding["remedy"].replace("ours", "theirs")})
+    ours = run("why", KEY, "--json").json["session_id"]
+    done = run("sessions", "resolve-conflict", str(finding["evidence"][0]), "--keep", "theirs")
 
     assert of_kind(run, "source_conflict") == []
     assert run("why", KEY, "--json").json["session_id"] == TRUTH["lineage"]["predecessor"]
+    undo = shlex.split(re.findall(r"retold (undo \d+.*)", done.stderr)[0])
+    assert run(*undo).exit_code == 0
+    assert run("why", KEY, "--json").json["session_id"] == ours
+    assert len(of_kind(run, "source_conflict")) == 1
 
 
 # --- a key that a keyed session has lost -------------------------------------------------------------
@@ -231,12 +237,12 @@ def test_a_route_that_both_moved_is_settled_for_theirs(run: Run, imported: Path,
 def test_a_jump_back_among_sessions_with_keys_is_mended_by_leading_the_key(run: Run, home: Path) -> None:
     from retold.infrastructure.engine import open_home
 
-    key, day_us = "agent:main:telegram:dm:77", 86_400_000_000
+    key, first_us, day_us = "agent:main:telegram:dm:77", 1_777_593_600_000_000, 86_400_000_000
     with open_home(home) as engine:
         for day, name in enumerate(("old", "new")):
-            engine.create_session("telegram", session_id=name, key=key, at_us=(day + 1) * day_us)
-            engine.append_message(name, "user", "hi", at_us=(day + 1) * day_us + 1)
-        engine.reroute(key, "old", "recovery", at_us=3 * day_us)
+            engine.create_session("telegram", session_id=name, key=key, at_us=first_us + day * day_us)
+            engine.append_message(name, "user", "hi", at_us=first_us + day * day_us + 1)
+        engine.reroute(key, "old", "recovery", at_us=first_us + 2 * day_us)
     (finding,) = found(run)
 
     assert (finding["kind"], finding["remedy"]) == ("jumped_back", f"retold sessions route {key} new")

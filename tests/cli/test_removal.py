@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def test_a_deletion_is_asked_for_and_no_answer_is_a_no(
     answer(monkeypatch, said)
     done = run("sessions", "delete", "boat")
 
-    assert done.exit_code == 0
+    assert done.exit_code == (0 if deleted else 1)
     assert "Delete session 'boat-1', its 1 delegate and all its messages? [y/N]" in done.stderr
     assert done.stdout.startswith("Deleted session 'boat-1'." if deleted else "Cancelled.")
     assert (run("sessions", "show", "boat-1").exit_code == 2) == deleted
@@ -120,7 +121,7 @@ def test_a_text_is_forgotten_that_no_command_line_ever_held(
     assert traces(home) == {}
 
     again = run("forget", "--text", SECRET, "--yes", "--json").json
-    assert again == {"positions": [], "events": 0, "sessions": [], "pending": []}
+    assert again == {"positions": [], "events": 0, "sessions": [], "pending": [], "copies": []}
 
 
 @pytest.mark.parametrize("argv", [[], ["boat"], ["boat", "1", "--text", "x"], ["--text", "x", "--yes"]])
@@ -161,8 +162,11 @@ def test_no_home_is_made_where_there_is_none(run: Run, tmp_path: Path, argv: lis
     assert not (tmp_path / "nowhere").exists()
 
 
+ERASURES = (("forget", "--text", "word", "--yes"), ("sessions", "delete", "boat-1", "--now", "--yes"))
+
+
 def test_what_is_erased_names_the_backups_beside_the_home_that_hold_it_still(run: Run, home: Path) -> None:
-    assert "beside" not in run("forget", "boat-1", "3", "--yes").stderr
+    assert "These may hold it still" not in run("forget", "boat-1", "3", "--yes").stderr
     kept = [
         home.with_name(f"{home.name}.{name}")
         for name in ("before-repair-20260501-120000", "before-restore.1")
@@ -170,6 +174,44 @@ def test_what_is_erased_names_the_backups_beside_the_home_that_hold_it_still(run
     for each in kept:
         each.mkdir()
         (each / "events.db").touch()
-    for argv in (("forget", "--text", "word", "--yes"), ("sessions", "delete", "boat-1", "--now", "--yes")):
+    for argv in ERASURES:
         done = run(*argv)
         assert all(str(each) in done.stderr for each in kept), done
+
+
+def test_what_is_erased_names_the_backups_that_were_put_elsewhere_and_are_there_still(
+    run: Run, tmp_path: Path
+) -> None:
+    here, gone = tmp_path / "far" / "a\nb", tmp_path / "gone"
+    for each in (here, gone):
+        assert run("backup", str(each)).exit_code == 0
+    shutil.rmtree(gone)
+    for argv in ERASURES:
+        assert run(*argv, "--json").json["copies"] == [str(here)]
+
+
+def test_a_restored_home_names_what_it_was_restored_from_and_what_the_one_before_it_knew(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    for name in ("first", "second"):
+        assert run("backup", str(tmp_path / name)).exit_code == 0
+    kept = run("restore", str(tmp_path / "second"), "--replace", "--json").json["kept"]
+
+    assert set(run("forget", "--text", "word", "--yes", "--json").json["copies"]) == {
+        kept,
+        str(tmp_path / "first"),
+        str(tmp_path / "second"),
+    }
+
+
+def test_what_is_erased_names_the_hermes_home_and_the_copies_that_repairs_laid_into_it(
+    run: Run, hermes_home: Path
+) -> None:
+    assert run("import", "hermes", str(hermes_home)).exit_code == 0
+    repair = ("sessions", "repair-routing", "--apply", "--yes", "--into", str(hermes_home))
+    assert run(*repair).exit_code == 0
+    laid = sorted(str(each) for each in hermes_home.rglob("*.before-repair-*"))
+    done = run("forget", "--text", "word", "--yes", "--json").json
+
+    assert len(laid) == 2
+    assert {*laid, str(hermes_home / "state.db")} <= set(done["copies"])

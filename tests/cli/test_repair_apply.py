@@ -53,7 +53,7 @@ def test_it_asks_and_does_nothing_without_a_yes(
         answer(monkeypatch, said)
         done = run(*REPAIR, "--apply")
 
-        assert (done.exit_code, done.stdout) == (0, "Aborted — nothing was changed.\n")
+        assert (done.exit_code, done.stdout) == (1, "Aborted — nothing was changed.\n")
         assert done.stderr.startswith("Adopt 2 orphaned session(s)? [y/N] ")
     assert (head(imported), backups(imported)) == (before, [])
 

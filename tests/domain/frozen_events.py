@@ -245,6 +245,8 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "key: str",
         "hold: str",
         "what: str = ''",
+        "gateway: str | None = None",
+        "deaths: int = 0",
     ),
     "activity_released.1": (
         "key: str",

@@ -152,7 +152,7 @@ GOLDEN: tuple[e.Payload, ...] = (
         store="f1f2",
     ),
     e.RouteClosed(key="K", previous="s2", cause="import", store="f1f2"),
-    e.ActivityHeld("K", "process 7", what="a preview server"),
+    e.ActivityHeld("K", "process 7", what="a preview server", gateway="main", deaths=2),
     e.ActivityReleased("K", "process 7"),
     e.TitleClaimed("boat repair", "s1"),
     e.TitleReleased("boat repair", "s1"),

@@ -113,6 +113,13 @@ def test_a_payload_is_frozen_and_an_array(cls: type[e.Payload]) -> None:
     assert not config.forbid_unknown_fields  # a newer program may have added some
 
 
+def test_a_hold_of_a_log_from_before_gateways_were_named_is_nobodys() -> None:
+    stored = msgspec.msgpack.encode(["K", "process 7", "a preview server"])
+    held = codec.decode("activity_held.1", stored)
+
+    assert held == e.ActivityHeld("K", "process 7", "a preview server", gateway=None, deaths=0)
+
+
 # --- golden bytes ----------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from retold.domain.source_rows import HANDOFF, here_after, session_changes
 from retold.domain.source_values import Row
 from retold.tests.histories import SECOND_US, T0_US
 
+K = "agent:main:telegram:dm:1001"
 PENDING = Handoff("pending", "telegram", deadline_us=T0_US + UNCLAIMED_US)
 CLAIMED = Handoff("running", "telegram", gateway="main", deadline_us=T0_US + UNCLAIMED_US, claimed_us=T0_US)
 
@@ -68,9 +69,9 @@ def test_deadlines_that_pass_say_who_was_not_heard_of() -> None:
 
 
 def test_only_who_claimed_it_completes_it() -> None:
-    done = handoff.complete(CLAIMED, "main", "K", "s0", session_id="s1", at_us=T0_US)
+    done = handoff.complete(CLAIMED, "main", K, "s0", session_id="s1", at_us=T0_US)
 
-    assert done == e.HandoffCompleted("K", "telegram", "s0")
+    assert done == e.HandoffCompleted(K, "telegram", "s0")
     assert handoff.evolve(CLAIMED, done) == Handoff("completed", "telegram")
     for state, gateway, at_us in (
         (CLAIMED, "other", T0_US),
@@ -78,7 +79,7 @@ def test_only_who_claimed_it_completes_it() -> None:
         (CLAIMED, "main", T0_US + UNCLAIMED_US),
     ):
         with pytest.raises(HandoffRefused):
-            handoff.complete(state, gateway, "K", None, session_id="s1", at_us=at_us)
+            handoff.complete(state, gateway, K, None, session_id="s1", at_us=at_us)
 
 
 def test_of_the_reason_of_a_failure_500_characters_are_kept() -> None:

@@ -39,6 +39,21 @@ def test_all_that_is_missing_is_filled_in() -> None:
     assert set(found.was.values()) == {None}
 
 
+def test_an_empty_chat_is_no_other_chat() -> None:
+    found = identity_of(session(chat_id=""), BOAT, K, shared=False)
+
+    assert found is not None
+    assert found.now["session_key"] == K
+
+
+def test_a_chat_without_a_name_is_called_as_the_person_in_it() -> None:
+    nameless = msgspec.structs.replace(BOAT, chat_name=None)
+    found = identity_of(session(), nameless, K, shared=False)
+
+    assert found is not None
+    assert found.now["display_name"] == "Åsa"
+
+
 @pytest.mark.parametrize("identity", [{"key": "agent:main:telegram:dm:2002"}, {"chat_id": "2002"}])
 def test_what_is_another_chats_stays_so(identity: dict[str, Any]) -> None:
     assert identity_of(session(**identity), BOAT, K, shared=False) is None
@@ -63,6 +78,30 @@ def test_in_a_shared_room_who_speaks_changes_nothing() -> None:
 
     assert identity_of(session(key=K, **identity), other, K, shared=True) is None
     assert identity_of(session(key=K, **identity), other, K, shared=False) is not None
+
+
+def origin_of(found: Any) -> SessionSource:
+    return SessionSource.from_json(found.now["origin_json"])
+
+
+def test_the_origin_of_a_shared_room_stays_that_of_who_began_it() -> None:
+    room = SessionSource("telegram", "1001", "Crew", "group", "501", "Åsa")
+    identity = room.identity()
+    del identity["profile_name"]
+    other = msgspec.structs.replace(room, chat_name="Crew of 2026", user_id="502", user_name="Bo")
+
+    origin = origin_of(identity_of(session(key=K, **identity), other, K, shared=True))
+    assert (origin.chat_name, origin.user_id, origin.user_name) == ("Crew of 2026", "501", "Åsa")
+
+
+def test_what_is_new_of_the_origin_is_added_to_what_is_known() -> None:
+    known = session(
+        key=K, chat_id="1001", origin_json=msgspec.structs.replace(BOAT, chat_topic="t").to_json()
+    )
+    renamed = msgspec.structs.replace(BOAT, chat_name="Hull", user_name=None)
+
+    origin = origin_of(identity_of(known, renamed, K, shared=False))
+    assert (origin.chat_name, origin.user_name, origin.chat_topic) == ("Hull", "Åsa", "t")
 
 
 def test_a_delivery_that_knows_less_takes_nothing_back() -> None:

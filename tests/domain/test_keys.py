@@ -8,7 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from retold.domain.keys import Peer, describe, parts_of, platform_of, session_key, split_key
+from retold.domain.keys import (
+    Peer,
+    canonical_whatsapp,
+    describe,
+    parts_of,
+    platform_of,
+    session_key,
+    split_key,
+)
 
 IDS = st.one_of(
     st.none(),
@@ -101,6 +109,22 @@ def test_the_key_is_the_text_that_hermes_makes(peer: Peer, settings: dict[str, A
     assert session_key(peer, **settings) == f"agent:main:{key}"
 
 
+@pytest.mark.parametrize(
+    ("identifier", "person"),
+    [("+49+155:3@s.whatsapp.net", "49+155"), ("+a/b:3@s.whatsapp.net", "a/b"), (None, None)],
+)
+def test_a_person_of_whatsapp_is_the_id_without_its_first_plus_device_and_server(
+    identifier: str | None, person: str | None
+) -> None:
+    """What cannot name a file of the bridge is not looked up, and is cut as any other."""
+
+    def refuse(_: str) -> list[str]:
+        assert identifier != "+a/b:3@s.whatsapp.net"
+        return []
+
+    assert canonical_whatsapp(identifier) == canonical_whatsapp(identifier, refuse) == person
+
+
 def test_a_profile_has_a_name_space_of_its_own() -> None:
     peer = Peer("telegram", "dm", "1")
 
@@ -161,5 +185,15 @@ def test_a_key_is_described_in_a_few_words() -> None:
     assert describe("agent:main:discord:group:2:7", user_id="7") == "discord, group 2, user 7"
     assert describe("agent:main:telegram:group:-1:42", thread_id="42") == "telegram, group -1, thread 42"
     assert describe("agent:main:matrix:dm:!r:x.org") == "matrix, chat !r:x.org"
+    assert describe("agent:main:discord:group:2:7") == "discord, group 2, 7"
+    assert describe("agent:main:telegram::5") == "telegram, chat 5"
     assert describe("not a key") == "not a key"
-    assert platform_of("not a key") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["not a key", "agent", "agent:main:telegram", "bot:main:telegram:dm:1", "agent:main::dm:1"]
+)
+def test_a_text_that_is_no_key_of_a_chat_has_no_platform(text: str) -> None:
+    assert platform_of(text) is None
+    assert split_key(text) is None
+    assert describe(text) == text

@@ -66,6 +66,19 @@ def test_a_claim_that_was_granted_before_contests_the_donor_still(story: Story) 
     assert (only(story).adoptable, only(story).reason, only(story).donor_id) == (False, CONTESTED, "d")
 
 
+@pytest.mark.parametrize(
+    ("end_reason", "key"), [("superseded_by_repair", K2), ("compression", K), ("agent_close", K)]
+)
+def test_a_child_that_took_no_key_in_a_repair_contests_nothing(
+    story: Story, end_reason: str, key: str
+) -> None:
+    story.talk("d", K, QUIET, ended=QUIET, end_reason=end_reason)
+    story.talk("c", key, SOON, 20, parent_id="d", parent_kind="continuation")
+    story.talk("o", None, QUIET - 0.0001, 11)
+
+    assert (only(story).adoptable, only(story).donor_id) == (True, "d")
+
+
 def test_lineage_and_contiguity_contest_one_donor(story: Story) -> None:
     story.talk("d", K, QUIET)
     story.talk("o", None, SOON, 11)
@@ -93,7 +106,9 @@ def test_a_parent_without_a_key_of_this_source_ends_the_search(story: Story, par
     assert (record.adoptable, record.reason, record.donor_id) == (False, NO_LINEAGE, None)
 
 
-@pytest.mark.parametrize(("offset_s", "within"), [(900, True), (901, False), (-900, True), (-901, False)])
+@pytest.mark.parametrize(
+    ("offset_s", "within"), [(900, True), (900.000001, False), (-900, True), (-900.000001, False)]
+)
 def test_the_window_is_inclusive_and_lies_on_both_sides(story: Story, offset_s: int, within: bool) -> None:
     story.talk("d", K, 1, QUIET)
     story.talk("o", None, QUIET + offset_s / 86400, 20)
@@ -113,8 +128,11 @@ def test_the_window_can_be_widened(story: Story) -> None:
     assert repair_records(world, 0.5)[0].reason.startswith("no keyed predecessor fell quiet within 0.5s")
 
 
-def test_a_predecessor_that_is_active_after_the_orphan_is_none(story: Story) -> None:
-    story.talk("d", K, 1, SOON)
+@pytest.mark.parametrize("last", [QUIET, SOON])
+def test_a_predecessor_that_is_active_when_the_orphan_falls_quiet_or_after_is_none(
+    story: Story, last: float
+) -> None:
+    story.talk("d", K, 1, last)
     story.talk("o", None, QUIET, began=QUIET)
 
     assert not only(story).adoptable
@@ -126,6 +144,7 @@ def test_a_predecessor_that_is_active_after_the_orphan_is_none(story: Story) -> 
         ({"user_id": "1"}, {"user_id": "2"}, False),
         ({"user_id": "1"}, {"user_id": "1"}, True),
         ({"user_id": "1"}, {}, True),
+        ({}, {"user_id": "1"}, True),
         ({"source": "slack"}, {}, False),
         ({"profile": "a"}, {"profile": "b"}, False),
         ({"profile": "own"}, {}, True),
@@ -139,6 +158,16 @@ def test_a_donor_is_of_the_same_source_user_and_profile(
     story.talk("o", None, SOON, 11, **orphan)
 
     assert only(story).adoptable is adoptable
+
+
+def test_where_a_store_has_several_profiles_a_session_that_names_none_is_of_the_default_one(
+    story: Story,
+) -> None:
+    story.talk("d", K, QUIET, profile="default")
+    story.talk("e", K2, QUIET, profile="coder")
+    story.talk("o", None, SOON, 11)
+
+    assert only(story).donor_id == "d"
 
 
 @pytest.mark.parametrize("kind", ["branch", "delegate", "tool"])

@@ -236,10 +236,20 @@ def test_what_a_level_leaves_open_the_next_one_says() -> None:
 def test_h7_work_in_the_background_blocks_until_it_is_a_day_old() -> None:
     holds = [Hold("old", 0), Hold("young", 5 * HOUR)]
 
-    assert blocking(holds, 24 * HOUR, 24) == Hold("young", 5 * HOUR)
-    assert blocking(holds, 29 * HOUR - 1, 24) is not None
-    assert blocking(holds, 29 * HOUR, 24) is None
-    assert blocking([], 0, 24) is None
+    def never(gateway: str) -> int:
+        raise AssertionError(gateway)
+
+    assert blocking(holds, 24 * HOUR, 24, never) == Hold("young", 5 * HOUR)
+    assert blocking(holds, 29 * HOUR - 1, 24, never) is not None
+    assert blocking(holds, 29 * HOUR, 24, never) is None
+    assert blocking([], 0, 24, never) is None
+
+
+def test_work_holds_a_reset_up_while_the_gateway_that_watches_over_it_lives() -> None:
+    held = Hold("process 7", 0, gateway="main", deaths=2)
+
+    assert blocking([held], HOUR, 24, {"main": 2}.__getitem__) == held
+    assert blocking([held], HOUR, 24, {"main": 3}.__getitem__) is None
 
 
 # --- words -----------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_what_is_offered_holds_the_turn_that_was_cut_off_and_its_words() -> None
     offered = restarts.resume_of(session(), before, "K", "restart_interrupted")
 
     assert (offered.turn, offered.text, offered.about) == ("t1", "and the oven?", {"sender": "501"})
-    assert (offered.session_id, offered.key, offered.note) == ("s1", "K", "ask")
+    assert (offered.session_id, offered.key, offered.kind) == ("s1", "K", "ask")
     earlier = Turns(cut_off="t0", asked=asked)
     assert restarts.resume_of(session(), earlier, "K", "restart_timeout").turn == "t0"
 

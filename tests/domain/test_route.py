@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from retold.domain import events as e
 from retold.domain.holds import Hold
 from retold.domain.route import Route, evolve
@@ -57,6 +59,22 @@ def test_closed_it_leads_nowhere_and_knows_why_and_what_it_left() -> None:
     # A source's own entry may name nothing that it led to.
     unnamed = after(Route(K).lead_to("s1", "first_message"), e.RouteClosed(K, None, "import"))
     assert unnamed.left == "s1"
+
+
+@pytest.mark.parametrize("cause", ["delete", "idle", "repair"])
+def test_closed_by_an_undo_it_is_closed_as_it_was_before(cause: e.Cause) -> None:
+    led = Route(K).lead_to("s1", "first_message")
+    closed = e.RouteClosed(K, "s1", cause)
+    moved = e.SessionRerouted(K, "s2", None, "repair")
+    further = e.SessionRerouted(K, "s3", "s2", "repair")
+    undone = e.RouteClosed(K, "s2", "undo")
+    again = e.SessionRerouted(K, "s2", None, "undo")
+
+    for events in ((moved, undone), (moved, undone, again, undone), (moved, further, undone)):
+        state = after(led, closed, *events)
+        assert (state.session_id, state.closed, state.left) == (None, cause, "s1")
+    never = after(moved, undone)
+    assert (never.session_id, never.closed, never.left) == (None, "undo", "s2")
 
 
 def test_what_was_erased_of_it_leads_nowhere() -> None:

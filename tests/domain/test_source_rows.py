@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from retold.domain import events as e
 from retold.domain.events import Odd, Payload
+from retold.domain.message import TEXTS
 from retold.domain.parents import cycles, parent_kind
 from retold.domain.source_messages import (
-    TEXTS,
     digest,
     message_after,
     message_appended,

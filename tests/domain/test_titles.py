@@ -36,6 +36,15 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
         ("重构认证模块", "重构认证模块"),
         ("déjà vu", "déjà vu"),
         ("a\ud800b", "a\ufffdb"),
+        # A joiner stays where it holds an emoji together, and nowhere else.
+        ("\U0001f642\u200d\u2194\ufe0f", "\U0001f642\u200d\u2194\ufe0f"),
+        ("a\u200d\U0001f525", "a\U0001f525"),
+        ("X\u200d\U0001f525", "X\U0001f525"),
+        ("\u200d\U0001f525", "\U0001f525"),
+        ("\U0001f469X\u200d\U0001f4bb", "\U0001f469X\U0001f4bb"),
+        ("\U0001f525\u200d", "\U0001f525"),
+        ("\u2764" + "\ufe0f" * 3 + "\u200d\U0001f525", "\u2764" + "\ufe0f" * 3 + "\u200d\U0001f525"),
+        ("\u2764" + "\ufe0f" * 4 + "\u200d\U0001f525", "\u2764" + "\ufe0f" * 4 + "\U0001f525"),  # no emoji
     ],
 )
 def test_a_title_is_cleaned(text: str, title: str) -> None:
@@ -58,20 +67,65 @@ def test_a_persons_title_over_100_characters_is_refused_and_never_cut() -> None:
 
 
 def test_an_automatic_title_is_cut_to_100_characters() -> None:
-    assert cut_title("x" * 300) == "x" * 100
+    assert cut_title("x" * 300) == cut_title("x" * 100) == "x" * 100
+    assert cut_title("x" * 99 + " y") == "x" * 99
     assert cut_title("short") == "short"
 
 
-@pytest.mark.parametrize(
-    "character",
-    [FAMILY, "e\u0301", "\U0001f469\U0001f3fd", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\u1112\u1161"],
-)
-def test_a_title_is_cut_where_a_character_ends(character: str) -> None:
-    for filling in range(95, 100):
-        title = cut_title("x" * filling + character * 9)
+CHARACTERS = [
+    FAMILY,
+    "e\u0301",
+    "1\u20e3",  # in a keycap
+    "\u0915\u093e",  # a Devanagari syllable
+    "\u2764\ufe0f",
+    "\U0001f469\U0001f3fd",
+    "\U0001f44d\U0001f3fb",  # the first and the last tone of skin
+    "\U0001f44d\U0001f3ff",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",  # England's flag
+    "\U0001f3f4\U000e0020\U000e007f",  # of the first and the last tag
+    "\U0001f1e9\U0001f1ea",
+    "\U0001f1e6\U0001f1ff",  # Azerbaijan, South Africa: of the first and the last letter
+    "\U0001f1ff\U0001f1e6",
+    "\u1112\u1161",
+    "\u1100\u1160",  # Hangul, of the first and the last jamo
+    "\u1100\u1161\u11ff\u11ff",
+]
 
-        assert len(title) <= 100
-        assert len(title[filling:]) % len(character) == 0
+
+@pytest.mark.parametrize("character", CHARACTERS)
+def test_a_title_is_cut_where_a_character_ends_and_keeps_all_that_fit(character: str) -> None:
+    for filling in range(95, 100):
+        fit = (100 - filling) // len(character)
+
+        assert cut_title("x" * filling + character * 9) == "x" * filling + character * fit
+
+
+@pytest.mark.parametrize("character", [*CHARACTERS, "\U0001f1e9", "\u1161"])
+def test_a_letter_is_no_part_of_the_character_beside_it(character: str) -> None:
+    """Nor where that is half a flag, or a vowel alone."""
+    before = "x" * (100 - len(character))
+
+    assert cut_title(before + character + "x") == before + character
+    assert cut_title("x" * 100 + character) == "x" * 100
+
+
+@pytest.mark.parametrize("start", ["", "e"])
+def test_a_title_that_is_one_endless_character_is_cut_nevertheless(start: str) -> None:
+    assert cut_title(start + "\u0301" * 300) == (start + "\u0301" * 300)[:100]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("x" * 101, "Title too long (101 characters, max 100)", "give a shorter title"),
+        (" \u200b", "A title needs something to read", "give a title with visible characters"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_and_what_would_do(text: str, message: str, hint: str) -> None:
+    with pytest.raises(BadTitle) as refused:
+        clean_title(text)
+
+    assert (refused.value.message, refused.value.hint) == (message, hint)
 
 
 @given(st.text())
@@ -102,6 +156,8 @@ def test_a_numbered_title_stays_within_100_characters_and_free() -> None:
 
     assert second == "x" * 97 + " #2"
     assert third == "x" * 97 + " #3"
+    assert next_in_lineage(long, []) == long
+    assert next_in_lineage(long + "x", []) == second  # a source may have longer ones
 
 
 def test_a_title_has_a_base_and_a_number() -> None:

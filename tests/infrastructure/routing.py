@@ -66,6 +66,12 @@ def rows(engine: SessionEngine, sql: str, *values: Any) -> list[tuple[Any, ...]]
     return [tuple(row) for row in engine.state.reader().execute(sql, values)]
 
 
+def contents(engine: SessionEngine, session_id: str) -> list[str]:
+    """What the messages of a session say, in order."""
+    found = rows(engine, "SELECT content FROM messages WHERE session_id = ? ORDER BY id", session_id)
+    return [row[0] for row in found]
+
+
 def payloads(engine: SessionEngine, after: int = 0) -> list[e.Payload]:
     return [event.payload for event in engine.event_log.read(after)]
 

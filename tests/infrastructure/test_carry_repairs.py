@@ -20,6 +20,8 @@ from retold.infrastructure.exporters.hermes_home import HermesWriter
 from retold.infrastructure.exporters.hermes_repair import Carried, carry_repairs
 from retold.infrastructure.importers.hermes import import_hermes
 from retold.infrastructure.streams import route_stream
+from retold.infrastructure.verify import verify
+from retold.tests.conftest import Run
 from retold.tests.infrastructure.importing import ask, edit
 from retold.tests.infrastructure.test_repairs import TRUTH
 
@@ -114,6 +116,110 @@ def test_what_was_carried_is_known_as_ours_and_its_undo_stands(
     assert (report.taken, report.conflicts) == ({}, [])
     assert engine.route_of(KEY) == WRONG
     assert engine.session(ORPHAN).key is None
+
+
+@pytest.fixture
+def killed(engine: SessionEngine, hermes_home: Path) -> Path:
+    """The Hermes home after a carry that was killed between its commit there and its note here."""
+    code = (
+        "import os, retold.infrastructure.exporters.hermes_repair as carry\n"
+        "carry.record = lambda *_: os.kill(os.getpid(), 9)\n" + _CARRIER
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(engine.event_log.path.parent), str(hermes_home)])
+    assert ran.returncode == -9
+    assert session(hermes_home, ORPHAN)["session_key"] == KEY
+    return hermes_home
+
+
+def left_over(engine: SessionEngine) -> list[str]:
+    return sorted(each.name for each in engine.home.iterdir() if "carrying" in each.name)
+
+
+def test_what_was_carried_and_not_noted_is_noted_by_the_next_run(engine: SessionEngine, killed: Path) -> None:
+    before = engine.head().position
+    again = carry_repairs(engine, killed)
+    notes = engine.event_log.read(before)
+    third = carry_repairs(engine, killed)
+
+    assert again.done == (f"{KEY} leads to {ORPHAN}",)  # in the mirror, which had not been reached
+    assert third == Carried(str(killed))
+    assert {each.caused_by for each in notes} == {_save_of_repair(engine)}
+    assert {each.session_id for each in notes if each.stream.startswith("session:")} == {ORPHAN, DONOR, WRONG}
+    assert engine.head().position == notes[-1].position
+    assert import_hermes(engine, killed).taken == {}
+    assert engine.undo(_repair_of(engine)).carried == (str(killed),)
+    assert (left_over(engine), verify(engine.home).problems) == ([], [])
+
+
+def test_audit_and_why_say_the_same_before_what_was_carried_is_noted(
+    engine: SessionEngine, hermes_home: Path, killed: Path, run: Run
+) -> None:
+    audited, why = run("audit", "--json"), run("why", KEY, "--json")
+    carry_repairs(engine, killed)
+    noted = run("audit", "--json"), run("why", KEY, "--json")
+
+    assert [(each.exit_code, each.json["findings"]) for each in noted] == [
+        (each.exit_code, each.json["findings"]) for each in (audited, why)
+    ]
+    assert why.json["session_id"] == ORPHAN
+
+
+def test_what_was_carried_and_not_noted_is_taken_back_there_once_it_was_undone_here(
+    engine: SessionEngine, hermes_home: Path, killed: Path
+) -> None:
+    undone = engine.undo(_repair_of(engine))
+    back = carry_repairs(engine, killed)
+
+    assert undone.carried == (str(killed),)
+    assert len(back.done) == 4
+    assert session(killed, ORPHAN)["session_key"] is None
+    assert session(killed, DONOR)["end_reason"] == "compression"
+    assert [each["session_id"] for each in entries(killed)] == [WRONG, WRONG]
+    assert import_hermes(engine, killed).conflicts == []
+    assert (engine.route_of(KEY), engine.session(ORPHAN).key) == (WRONG, None)
+    assert carry_repairs(engine, killed).done == ()
+    assert left_over(engine) == []
+
+
+def test_a_taking_back_that_was_not_noted_is_noted_by_the_next_run(
+    engine: SessionEngine, hermes_home: Path
+) -> None:
+    carry_repairs(engine, hermes_home)
+    engine.undo(_repair_of(engine))
+    code = (
+        "import os, retold.infrastructure.exporters.hermes_repair as carry\n"
+        "carry.record = lambda *_: os.kill(os.getpid(), 9)\n" + _CARRIER
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(engine.home), str(hermes_home)])
+    assert ran.returncode == -9
+    assert session(hermes_home, ORPHAN)["session_key"] is None
+    again = carry_repairs(engine, hermes_home)
+
+    assert again.done == ()
+    assert import_hermes(engine, hermes_home).taken == {}
+    assert (engine.route_of(KEY), left_over(engine)) == (WRONG, [])
+
+
+def test_a_carry_that_was_killed_before_it_was_committed_leaves_nothing_to_be_noted(
+    engine: SessionEngine, hermes_home: Path
+) -> None:
+    code = (
+        "import os, retold.infrastructure.exporters.hermes_repair as carry\n"
+        "begin = carry.begin\n"
+        "carry.begin = lambda *given: (begin(*given), os.kill(os.getpid(), 9))\n" + _CARRIER
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(engine.home), str(hermes_home)])
+    assert ran.returncode == -9
+    assert session(hermes_home, ORPHAN)["session_key"] is None
+    engine.undo(_repair_of(engine))
+    edit(hermes_home, "UPDATE sessions SET display_name = 'by Hermes' WHERE id = ?", ORPHAN)
+
+    assert carry_repairs(engine, hermes_home) == Carried(str(hermes_home))
+    assert left_over(engine) == []
+
+
+def _save_of_repair(engine: SessionEngine) -> int:
+    return engine.save_of(_repair_of(engine))[0].position
 
 
 def test_what_was_undone_here_is_taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:

@@ -53,6 +53,32 @@ def test_a_bad_key_or_value_is_named_with_its_line(tmp_path: Path, text: str, sa
     assert re.search(f"(?s){says}", f"{refused.value.message}; {refused.value.hint}")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("timezone: UTC\nlog: {}\ntimezone: Asia/Bangkok\n", "line 3: `timezone` .* first in line 1"),
+        ("log:\n  synchronous: FULL\n  synchronous: NORMAL\n", "line 3: `log.synchronous` .* in line 2"),
+        ("platforms:\n  irc: {}\n  slack: {}\n  irc: {}\n", "line 4: `platforms.irc` .* first in line 2"),
+        ("mirror: {enabled: true}\n'mirror': {enabled: false}\n", "line 2: `mirror` .* first in line 1"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(BadConfig, match=says):
+        load_config(written(tmp_path, text))
+
+
+def test_a_mapping_that_two_platforms_share_stands_there_once(tmp_path: Path) -> None:
+    text = "platforms:\n  irc: &same {session_reset: {mode: idle}}\n  slack: *same\n"
+    platforms = load_config(written(tmp_path, text)).platforms
+
+    assert platforms["irc"] == platforms["slack"] != platforms.get("none")
+
+
+def test_a_mapping_within_itself_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="round"):
+        load_config(written(tmp_path, "log: &round {round: *round}\n"))
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes(b"timezone: \xff\xfe")
 

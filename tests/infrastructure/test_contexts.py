@@ -15,7 +15,9 @@ from retold.domain.view import NO_RESULT, View
 from retold.infrastructure.decisions import Saved
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.importers.hermes import import_hermes
+from retold.infrastructure.rebuild import rebuild
 from retold.projections.search import search
+from retold.tests.histories import SECOND_US, T0_US
 from retold.tests.infrastructure.importing import edit
 
 
@@ -33,7 +35,7 @@ def talk(engine: SessionEngine, first: int, last: int, session_id: str = "s") ->
         saved = engine.append_messages(
             session_id,
             [Message("user", f"u{number}"), Message("assistant", f"a{number}")],
-            at_us=number * 1_000_000,
+            at_us=T0_US + number * SECOND_US,
         )
         ids.append(saved.positions[0])
     return ids
@@ -208,7 +210,22 @@ def test_a_compaction_is_nobodys_activity(engine: SessionEngine) -> None:
     talk(engine, 1, 2)
     engine.compact("s", "so far", keep_last=1)
 
-    assert row(engine, "SELECT last_active_us FROM sessions WHERE id = 's'") == (2_000_000,)
+    assert row(engine, "SELECT last_active_us FROM sessions WHERE id = 's'") == (T0_US + 2 * SECOND_US,)
+
+
+def test_a_summary_is_nobodys_preview_however_its_session_was_folded(engine: SessionEngine) -> None:
+    def preview(session_id: str) -> tuple[Any, ...]:
+        return row(engine, f"SELECT preview FROM sessions WHERE id = '{session_id}'")
+
+    talk(engine, 1, 2)
+    child = engine.compress_session("s", "so far").session_id
+    assert preview(child) == (None,)
+    said = engine.append_message(child, "user", "and now?").position
+    assert preview(child) == ("and now?",)
+    engine.rewind(child, said)
+    assert preview(child) == (None,)
+    rebuild(engine.projector, ["transcripts"], compare=False)
+    assert preview(child) == (None,)
 
 
 def test_no_decision_on_messages_is_made_while_their_rows_cannot_be_had(engine: SessionEngine) -> None:

@@ -1,22 +1,16 @@
-"""SessionEngine: what a command leaves in the log, what it refuses, and what it does not read for that.
-
-Over 400 lines because it holds what all commands have in common; each part has its own file.
-"""
+"""SessionEngine: what a command leaves in the log, what it refuses, and what it does not read for that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import apsw
 import msgspec
 import pytest
 
 from retold.domain import events as e
-from retold.domain.audit import audit
 from retold.domain.errors import (
-    BadUsage,
     NeedsUpgrade,
     NoSuchSession,
     RuleBroken,
@@ -31,11 +25,9 @@ from retold.infrastructure.log_schema import stored_name
 from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.sqlite import one
 from retold.infrastructure.streams import route_stream, title_stream
-from retold.projections.search_query import parse
-from retold.projections.world import world
 from retold.tests.histories import draft
+from retold.tests.infrastructure.routing import K, contents, rows
 
-K = "agent:main:telegram:dm:1001"
 DAY_US = 86_400_000_000
 MAY_US = 1_777_593_600_000_000
 
@@ -44,164 +36,6 @@ MAY_US = 1_777_593_600_000_000
 def engine(home: Path) -> Iterator[SessionEngine]:
     with open_home(home) as opened:
         yield opened
-
-
-def rows(engine: SessionEngine, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-    engine.projector.catch_up()
-    assert engine.projector.settle(wait_ms=10_000)
-    return [tuple(row) for row in engine.state.reader().execute(sql, values)]
-
-
-def contents(engine: SessionEngine, session_id: str) -> list[str]:
-    found = rows(engine, "SELECT content FROM messages WHERE session_id = ? ORDER BY id", session_id)
-    return [row[0] for row in found]
-
-
-def payloads(engine: SessionEngine, after: int = 0) -> list[Any]:
-    return [event.payload for event in engine.event_log.read(after)]
-
-
-# --- A2: identity is born with the session ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("old_starts_on_day", [1, 4], ids=["older", "started later but idle"])
-def test_a2_the_key_leads_to_whom_it_was_last_led_to_also_after_the_index_is_lost(
-    engine: SessionEngine, old_starts_on_day: int
-) -> None:
-    identity: dict[str, Any] = {
-        "chat_id": "1001",
-        "chat_type": "dm",
-        "user_id": "501",
-        "origin_json": '{"platform":"telegram"}',
-    }
-    starts = {"s_old": old_starts_on_day, "s_new": 2}
-    for session_id, last_day in (("s_old", old_starts_on_day), ("s_new", 5)):
-        at_us = MAY_US + starts[session_id] * DAY_US
-        engine.create_session(
-            "telegram", session_id=session_id, key=K, cause="resume", at_us=at_us, **identity
-        )
-        engine.append_message(session_id, "user", "hello", at_us=MAY_US + last_day * DAY_US)
-    before = rows(engine, "SELECT * FROM routes")
-
-    with engine.projector.transaction() as db:
-        db.execute("DELETE FROM routes")
-    rebuild(engine.projector, list(engine.projector.projections), compare=False)
-
-    assert engine.route_of(K) == "s_new"
-    assert rows(engine, "SELECT * FROM routes") == before
-    assert rows(engine, "SELECT key, session_id FROM routes") == [(K, "s_new")]
-    assert rows(engine, "SELECT DISTINCT session_key, chat_id, user_id, origin_json FROM sessions") == [
-        (K, "1001", "501", '{"platform":"telegram"}')
-    ]
-    assert rows(engine, "SELECT id FROM sessions ORDER BY last_active_us DESC LIMIT 1") == [("s_new",)]
-
-
-def test_a2_identity_is_in_the_event_that_creates_the_session(engine: SessionEngine) -> None:
-    engine.create_session(
-        "telegram", session_id="s1", key=K, chat_id="1001", thread_id="7", display_name="Åsa"
-    )
-
-    assert payloads(engine)[0] == e.SessionCreated(
-        "telegram", session_key=K, chat_id="1001", thread_id="7", display_name="Åsa"
-    )
-
-
-def test_a_continuation_inherits_the_whole_identity_and_the_key(engine: SessionEngine) -> None:
-    fields: dict[str, Any] = {
-        each.name: f"the {each.name}"
-        for each in msgspec.structs.fields(e.SessionCreated)
-        if each.name.startswith(("chat", "thread", "user", "display", "origin", "cwd", "git", "profile"))
-    }
-    engine.create_session("telegram", session_id="s1", key=K, title="plan", model="m-1", **fields)
-    child = engine.compress_session("s1", "what was said", continuation_id="s2")
-
-    assert engine.session("s2") == msgspec.structs.replace(
-        engine.session("s1"),
-        id="s2",
-        title="plan #2",
-        titled_by="lineage",
-        version=3,
-        end_reason=None,
-        successor=None,
-        parent_id="s1",
-        parent_kind="continuation",
-    )
-    assert engine.route_of(K) == "s2"
-    assert len({event.save for event in engine.event_log.read(child.positions[0] - 1)}) == 1
-
-
-def test_a_continuation_does_not_take_a_key_that_leads_elsewhere(engine: SessionEngine) -> None:
-    engine.create_session("telegram", session_id="s1", key=K)
-    engine.create_session("telegram", session_id="s2", key=K, cause="resume")
-    engine.compress_session("s1", "what was said")
-
-    assert engine.route_of(K) == "s2"
-
-
-@pytest.mark.parametrize(
-    ("cause", "reason"),
-    [("reset", "session_reset"), ("idle", "session_reset"), ("daily", "session_reset"), ("resume", None)],
-)
-def test_a_reset_ends_the_session_before_hard_in_the_same_save(
-    engine: SessionEngine, cause: e.Cause, reason: str | None
-) -> None:
-    engine.create_session("telegram", session_id="s1", key=K)
-    engine.create_session("telegram", session_id="s2", key=K, cause=cause)
-
-    assert rows(engine, "SELECT end_reason, hard_end FROM sessions WHERE id = 's1'") == [
-        (reason, int(reason is not None))
-    ]
-    assert engine.session("s1").hard_end == (reason is not None)
-
-
-# --- B9: lone surrogates ---------------------------------------------------------------------------
-
-
-def test_b9_a_lone_surrogate_is_replaced_and_saving_goes_on(engine: SessionEngine) -> None:
-    engine.create_session("cli", session_id="s1")
-    engine.append_message(
-        "s1", "assistant", "a\ud800b", tool_calls='[{"x":"\udfff"}]', tool_name="t\ud800", reasoning="r\ud800"
-    )
-    engine.append_message("s1", "user", "ok")
-    odd, plain = (each for each in payloads(engine) if isinstance(each, e.MessageAppended))
-
-    assert (odd.content, odd.tool_calls, odd.tool_name, odd.reasoning) == (
-        "a\ufffdb",
-        '[{"x":"\ufffd"}]',
-        "t\ufffd",
-        "r\ufffd",
-    )
-    assert (odd.scrubbed, plain.scrubbed) == (True, False)
-    assert contents(engine, "s1") == ["a\ufffdb", "ok"]
-    assert len(rows(engine, "SELECT rowid FROM search WHERE search MATCH ?", parse("ok").match)) == 1
-
-
-def test_b9_no_text_of_any_command_can_stop_saving(engine: SessionEngine) -> None:
-    engine.create_session("te\ud800", session_id="s1", key="K\ud800", title="pl\ud800an", chat_id="\udc00")
-    engine.create_session("cli", session_id="s2", key="K\ud800", cause="resume", parent="\ud800")
-    engine.append_message("s1", "user", "x", idempotency_key="\ud800", platform_message_id="\ud800")
-    engine.append_message("s1", "user", "x", idempotency_key="\ud800", platform_message_id="\ud800")
-    engine.title_session("s1", "an\udfffother")
-    engine.compress_session("s1", "sum\ud800", continuation_id="s3")
-    engine.reroute(
-        "K\ud800", "s1", "repair", evidence=["\ud800"], candidates=[e.RouteCandidate("s2", "\ud800")]
-    )
-    engine.end_session("s2", "\ud800")
-
-    assert engine.route_of("K\ud800") == "s1"
-    assert rows(engine, "SELECT title FROM sessions ORDER BY id") == [
-        ("an\ufffdother",),
-        (None,),
-        ("an\ufffdother #2",),
-    ]
-    assert contents(engine, "s1") == ["x"]
-
-
-def test_b9_an_id_that_is_no_text_is_refused(engine: SessionEngine) -> None:
-    with pytest.raises(BadUsage, match="cannot be a session's id"):
-        engine.create_session("cli", session_id="s\ud800")
-    with pytest.raises(NoSuchSession):
-        engine.append_message("s\ud800", "user", "hi")
 
 
 # --- B16, B17: equal and backward times ------------------------------------------------------------
@@ -526,81 +360,3 @@ def test_a_save_stands_whatever_becomes_of_the_fold(
 
     assert one(engine.event_log.reader(), "SELECT max(position) FROM events") == saved.position
     assert contents(engine, "s1") == ["kept"]
-
-
-# --- a resume is a person's own choice --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reason", ["session_reset", "session_switch", "idle", "agent_close"])
-def test_a_resume_opens_the_session_again_in_the_same_save(engine: SessionEngine, reason: str) -> None:
-    engine.create_session("telegram", session_id="s1", key=K)
-    engine.append_message("s1", "user", "first")
-    engine.create_session("telegram", session_id="s2", key=K)
-    engine.end_session("s1", reason)
-    saved = engine.reroute(K, "s1", "resume")
-
-    opened, led = (event for event in engine.event_log.read(saved.positions[0] - 1))
-    assert [type(each.payload) for each in (opened, led)] == [e.SessionReopened, e.SessionRerouted]
-    assert opened.save == led.save
-    assert engine.append_message("s1", "user", "again").position
-    assert rows(engine, "SELECT ended_at, end_reason, hard_end FROM sessions WHERE id = 's1'") == [
-        (None, None, 0)
-    ]
-    found = audit(world(engine.state.reader()))
-    assert "routed_to_ended" not in [each.kind for each in found]
-
-
-def test_a_resume_of_where_the_key_leads_opens_it_too(engine: SessionEngine) -> None:
-    engine.create_session("telegram", session_id="s1", key=K)
-    engine.end_session("s1", "session_reset")
-
-    assert len(engine.reroute(K, "s1", "resume").positions) == 1
-    assert engine.reroute(K, "s1", "resume").positions == ()
-
-
-@pytest.mark.parametrize("cause", ["recovery", "repair", "handoff"])
-def test_nothing_but_a_resume_opens_a_session_again(engine: SessionEngine, cause: e.Cause) -> None:
-    engine.create_session("telegram", session_id="s1", key=K)
-    engine.create_session("telegram", session_id="s2", key=K, cause="reset")
-    engine.reroute(K, "s1", cause)
-
-    with pytest.raises(SessionOver):
-        engine.append_message("s1", "user", "again")
-
-
-def test_a_resume_leaves_a_compressed_session_to_its_continuation(engine: SessionEngine) -> None:
-    engine.create_session("telegram", session_id="s1", key=K)
-    engine.append_message("s1", "user", "first")
-    engine.compress_session("s1", "so far", continuation_id="s2")
-
-    assert len(engine.reroute(K, "s1", "resume").positions) == 1
-    with pytest.raises(SessionOver, match="s2"):
-        engine.append_message("s1", "user", "again")
-
-
-# --- what is no text --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [(7, "may be a str, a list, a dict or None"), (b"bytes", "holds a file's bytes"), ([{1: 2}], "no text")],
-)
-def test_content_that_is_none_is_refused_with_what_it_may_be(
-    engine: SessionEngine, content: Any, why: str
-) -> None:
-    engine.create_session("cli", session_id="s1")
-    with pytest.raises(BadUsage, match=f"content .*{why}"):
-        engine.append_message("s1", "user", content)
-
-    assert contents(engine, "s1") == []
-
-
-def test_no_other_text_may_be_anything_else(engine: SessionEngine) -> None:
-    odd: Any = 7
-    with pytest.raises(BadUsage, match="source may be a str"):
-        engine.create_session(odd)
-    engine.create_session("cli", session_id="s1")
-    with pytest.raises(BadUsage, match="role may be a str"):
-        engine.append_message("s1", odd, "text")
-    with pytest.raises(BadUsage, match="tool_calls may be a str"):
-        engine.append_message("s1", "assistant", None, tool_calls=7)

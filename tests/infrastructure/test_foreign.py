@@ -133,16 +133,18 @@ from retold.cli.main import main
 from retold.tests.infrastructure.filled import fill
 home = Path(sys.argv[1]) / "home"
 fill(home)
+fill(home, 1, prefix="t", fold=False)
 with contextlib.suppress(OSError), (home.parent / "ballast").open("wb", buffering=0) as file:
     while file.write(b"x" * 4096):
         pass
-for argv in (["sessions", "list"], ["log"], ["search", "harbour"], ["why", "k"], ["projections", "status"],
-             ["sessions", "list", "--at", "#9"]):
+for argv in (["sessions", "list"], ["sessions", "show", "s1"], ["sessions", "tree", "s1"],
+             ["sessions", "stats"], ["log"], ["search", "harbour"], ["why", "k"], ["audit"],
+             ["projections", "status"], ["verify"], ["sessions", "list", "--at", "#9"]):
     print("code", main([*argv, "--home", str(home)]))
 """
 
 
-def test_a_full_disk_can_be_read(tmp_path: Path) -> None:
+def test_a_full_disk_can_be_read_and_is_said_to_be_what_holds_the_answer_up(tmp_path: Path) -> None:
     if os.getuid() != 0 or not shutil.which("unshare"):
         pytest.skip("a small file system to fill can only be mounted by root")
     mount = f'mount -t tmpfs -o size=3m none {tmp_path} && exec {sys.executable} -c "$0" {tmp_path}'
@@ -153,8 +155,22 @@ def test_a_full_disk_can_be_read(tmp_path: Path) -> None:
         pytest.skip("nothing may be mounted here")
     codes = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("code ")]
 
-    assert codes == ["0", "0", "0", "0", "0", "4"], done.stdout[-500:] + done.stderr
-    assert "there is no room" in done.stderr or "no room" in done.stderr
+    assert codes == ["0"] * 11, done.stdout[-500:] + done.stderr
+    assert "event(s) behind the log" in done.stderr
+    assert "no room to" in done.stderr
+    assert "another process" not in done.stderr
+
+
+def test_a_home_that_cannot_be_written_is_said_to_hold_the_answer_up(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home)
+    fill(home, 1, prefix="t", fold=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK or Path(path) != home)
+    said = run("sessions", "list").stderr
+
+    assert "event(s) behind the log" in said
+    assert f"{home} cannot be written" in said
 
 
 def test_an_emptied_log_with_nothing_beside_it_is_begun(home: Path) -> None:

@@ -18,6 +18,7 @@ from retold.tests.infrastructure.clocks import Clock
 from retold.tests.infrastructure.processes import run_together
 
 K = "agent:main:telegram:dm:1001"
+PLACE = SessionSource("telegram", "1001")
 
 
 @pytest.fixture
@@ -136,6 +137,45 @@ def test_a_turn_that_a_crash_cut_off_is_lost_and_offered_with_its_words(
     clock.turn(90)
     assert engine.start_gateway().resume == (offered,)
     assert engine.session("s1").marks.restarts == 1
+
+
+def test_what_to_tell_the_model_after_a_restart_stands_in_each_answer_until_a_turn_succeeds(
+    engine: SessionEngine, clock: Clock
+) -> None:
+    chat(engine)
+    before = engine.resolve(PLACE)
+    engine.enqueue("s1", "and the oven?", about={"message": "77"})
+    first = engine.next_turn("s1", gateway="main")
+    clock.turn(5)
+    (offered,) = engine.start_gateway().resume
+    resolved = engine.resolve(PLACE)
+    engine.enqueue("s1", offered.text or "", about=offered.about)
+    again = engine.next_turn("s1", gateway="main")
+    assert first is not None
+    assert again is not None
+    engine.finish_turn("s1", str(again.turn), "failed")
+    new = engine.begin_turn("s1", text="are you there?")
+    engine.finish_turn("s1", str(new.turn))
+    after = engine.begin_turn("s1", text="good")
+
+    assert (before.note, first.note, after.note) == (None, None, None)
+    assert offered.note.startswith("Your last turn here was cut off: the program that runs you stopped")
+    assert "ask how to go on" in offered.note
+    assert again.note == offered.note
+    assert resolved.note == new.note
+    assert "A new message has come since: answer that first." in str(new.note)
+    assert engine.resolve(PLACE).note is None
+
+
+def test_nobody_is_asked_where_nobody_writes(engine: SessionEngine, clock: Clock) -> None:
+    engine.create_session("webhook", session_id="w", key="agent:main:webhook:dm:1", at_us=clock.now_us)
+    engine.begin_turn("w", text="build it", gateway="main")
+    clock.turn(5)
+    (offered,) = engine.start_gateway().resume
+    again = engine.begin_turn("w", text="build it", gateway="main")
+
+    assert "go on with the task" in offered.note
+    assert again.note == offered.note
 
 
 def test_a_mark_goes_with_the_next_turn_that_succeeds_and_not_before(

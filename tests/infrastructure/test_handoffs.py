@@ -153,6 +153,22 @@ def test_what_stands_in_the_way_of_a_handoff_is_said(engine: SessionEngine) -> N
         engine.complete_handoff("cli1", key=K)
 
 
+@pytest.mark.parametrize("key", ["agent:main:discord:dm:1001", "agent:main:cli:dm", "a key of no chat"])
+def test_a_handoff_goes_to_no_chat_of_another_platform_than_was_asked(
+    engine: SessionEngine, key: str
+) -> None:
+    engine.request_handoff("cli1", "telegram")
+    engine.claim_handoff("cli1")
+    head = engine.head()
+    with pytest.raises(HandoffRefused, match="asked for to telegram") as refused:
+        engine.complete_handoff("cli1", key=key, chat_id="1001")
+
+    assert "a key of telegram" in refused.value.hint
+    assert (engine.head(), engine.route_of(key)) == (head, None)
+    assert engine.handoff_of("cli1").state == "running"
+    assert arrive(engine).previous == "chat"
+
+
 def test_a_failure_leaves_the_session_as_it_was(engine: SessionEngine) -> None:
     before = engine.session("cli1")
     engine.request_handoff("cli1", "telegram")

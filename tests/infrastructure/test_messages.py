@@ -22,6 +22,7 @@ from retold.domain.errors import (
 from retold.domain.events import Event
 from retold.infrastructure.engine import Saved, SessionEngine, open_home
 from retold.projections.context import window
+from retold.tests.histories import T0_US
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_b7_tool_work_is_there_before_the_final_answer(engine: SessionEngine, ho
 
 
 def test_b16_b17_the_order_is_that_of_appending_whatever_the_times_say(engine: SessionEngine) -> None:
-    for number, at_us in enumerate([5_000_000] * 5 + [1_000_000]):
+    for number, at_us in enumerate([T0_US + 4] * 5 + [T0_US]):
         engine.append("s", "user", f"m{number}", at_us=at_us)
 
     assert [each.content for each in engine.view("s").messages] == [f"m{n}" for n in range(6)]
@@ -249,10 +250,10 @@ def test_an_edit_of_nothing_and_an_edit_to_nothing_are_refused(engine: SessionEn
 
 def test_b12_a_stale_batch_is_refused_and_times_stay(engine: SessionEngine) -> None:
     for number in range(9):
-        engine.append("s", "user", f"m{number}", at_us=1_000_000 * number)
+        engine.append("s", "user", f"m{number}", at_us=T0_US + number)
     known = engine.view("s").version
-    engine.append("s", "user", "by B", at_us=9_000_000)
-    engine.append("s", "user", "by B", at_us=10_000_000)
+    engine.append("s", "user", "by B", at_us=T0_US + 9)
+    engine.append("s", "user", "by B", at_us=T0_US + 10)
     before = rows(engine, "content, timestamp")
     with pytest.raises(VersionConflict, match="stands at version 12, not 10"):
         engine.append_messages("s", [Message("user", "by A")], expected_version=known)

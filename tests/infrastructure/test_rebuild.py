@@ -25,7 +25,7 @@ from retold.infrastructure.projector import PROJECTIONS, Progress
 from retold.infrastructure.rebuild import Difference, Rebuilt, difference_of, rebuild
 from retold.infrastructure.state_file import BESIDE
 from retold.infrastructure.verify import verify
-from retold.projections.search_index import ROWS
+from retold.projections.bulk import BOUND
 from retold.projections.transcripts import Transcripts
 from retold.tests.infrastructure import damage
 from retold.tests.infrastructure.filled import (
@@ -318,14 +318,14 @@ def words(home: Path) -> list[Any]:
         return found
 
 
-@pytest.mark.parametrize("rows", [1, 7, ROWS])
+@pytest.mark.parametrize("bound", [60, 420, BOUND])
 def test_the_index_has_the_same_words_however_it_was_cut(
-    home: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+    home: Path, monkeypatch: pytest.MonkeyPatch, bound: int
 ) -> None:
     fill(home, 200)
     before = words(home)
     monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 30)
-    monkeypatch.setattr("retold.projections.search_index.ROWS", rows)
+    monkeypatch.setattr("retold.projections.bulk.BOUND", bound)
     tell_again(home)
 
     assert len(before) > 1_000
@@ -359,7 +359,7 @@ def test_what_stops_the_reading_waits_for_the_index(home: Path, monkeypatch: pyt
     told = tell_again(home)
 
     assert in_transaction == [True] * 8
-    assert {each.resumed_at for each in told.values()} == {350}
+    assert {each.resumed_at for each in told.values()} == {200}
     assert all(each.equal for each in told.values())
 
 
@@ -445,6 +445,45 @@ def test_an_interrupted_rebuild_of_a_log_that_was_restored_since_begins_again(
 
     assert {each.resumed_at for each in told.values()} == {0}
     assert all(each.equal for each in told.values())
+
+
+def test_what_was_being_filled_when_the_machine_stopped_is_begun_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home, 1_000)
+    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+
+    def stop(at: Progress) -> None:
+        if at.done >= 400:
+            raise KeyboardInterrupt
+
+    with Home(home) as opened, pytest.raises(KeyboardInterrupt):
+        rebuild(opened.projector, NAMES, progress=stop)
+    monkeypatch.setattr("retold.infrastructure.state_file.since_start", lambda: 1)
+    told = tell_again(home)
+
+    assert {each.resumed_at for each in told.values()} == {0}
+    assert all(each.equal for each in told.values())
+
+
+@pytest.mark.parametrize("running", [7, None])
+def test_the_file_that_takes_the_place_is_synced_before_and_says_nothing_of_the_start(
+    home: Path, monkeypatch: pytest.MonkeyPatch, running: int | None
+) -> None:
+    fill(home, 100)
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def seen(handle: int) -> None:
+        synced.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    monkeypatch.setattr("retold.infrastructure.state_file.since_start", lambda: running)
+    monkeypatch.setattr(os, "fsync", seen)
+    tell_again(home)
+
+    assert state_file(home).stat().st_ino in synced
+    assert execute(state_file(home), "PRAGMA user_version") == [(0,)]
 
 
 REBUILDER = """

@@ -333,6 +333,27 @@ def test_a_deleted_session_can_still_be_erased_at_once(engine: SessionEngine) ->
         engine.delete_session("s1", now=True)
 
 
+def test_what_waited_in_a_deleted_session_and_its_delegates_waits_again_once_it_is_back(
+    engine: SessionEngine,
+) -> None:
+    engine.create_session("cli", session_id="d1", parent="s1", parent_kind="delegate")
+    for name in ("s1", "d1"):
+        for text in ("one", "two"):
+            engine.enqueue(name, text, lane="overflow", about={"id": text})
+    waited = [engine.queue_of(name).waiting for name in ("s1", "d1")]
+    engine.delete_session("s1")
+    gone = [engine.session(name, deleted=True).turns.waiting for name in ("s1", "d1")]
+    engine.undelete_session("s1")
+    back = [engine.queue_of(name).waiting for name in ("s1", "d1")]
+    engine.delete_session("s1")
+    engine.undelete_session("s1")
+
+    assert gone == [(), ()]
+    assert back == waited
+    assert [engine.queue_of(name).waiting for name in ("s1", "d1")] == waited
+    tell_again(engine)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_continuation_comes_back_as_a_branch_of_what_went_on_without_it(
     engine: SessionEngine, again: bool

@@ -332,6 +332,65 @@ def test_h7_a_hold_that_is_let_go_holds_nothing(home: Path, clock: Clock) -> Non
             engine.hold("agent:main:telegram:dm:9", "x")
 
 
+@pytest.mark.parametrize(
+    ("stop", "again", "holds"),
+    [
+        ("crash", None, False),
+        ("clean", None, True),
+        ("clean then crash", None, False),
+        ("crash of another", None, True),
+        ("crash", "main", True),
+    ],
+)
+def test_work_that_a_gateway_watched_over_holds_no_reset_up_once_it_has_died(
+    home: Path, clock: Clock, stop: str, again: str | None, holds: bool
+) -> None:
+    with opened(home, clock, IDLE) as engine:
+        engine.start_gateway()
+        engine.start_gateway("other")
+        first = chat(engine)
+        engine.hold(K, "process 7")
+    clock.pass_by(5 * MINUTE)  # nothing that a start would resume
+    for how in stop.split(" then "):
+        with opened(home, clock, IDLE) as engine:
+            if how == "clean":
+                engine.stop_gateway()
+            engine.start_gateway("other" if how == "crash of another" else "main")
+    with opened(home, clock, IDLE) as engine:
+        if again is not None:
+            assert engine.hold(K, "process 7", gateway=again).positions
+        clock.pass_by(3 * HOUR)
+        found = engine.resolve(BOAT)
+
+    assert (found.session_id == first) == holds
+    assert (found.due, found.reset) == (("idle", None) if holds else (None, "idle"))
+
+
+def test_work_that_no_gateway_watches_over_holds_through_every_start(home: Path, clock: Clock) -> None:
+    with opened(home, clock, IDLE) as engine:
+        engine.start_gateway()
+        first = chat(engine)
+        engine.hold(K, "process 7", gateway=None)
+        clock.pass_by(5 * MINUTE)
+        engine.start_gateway()
+        clock.pass_by(3 * HOUR)
+
+        assert engine.resolve(BOAT).session_id == first
+
+
+def test_work_that_was_noted_before_any_start_of_its_gateway_holds_through_the_first(
+    home: Path, clock: Clock
+) -> None:
+    with opened(home, clock, IDLE) as engine:
+        first = chat(engine)
+        engine.hold(K, "process 7")
+        clock.pass_by(5 * MINUTE)
+        engine.start_gateway()
+        clock.pass_by(3 * HOUR)
+
+        assert engine.resolve(BOAT).session_id == first
+
+
 def test_h8_a_reset_waits_for_the_turn_and_says_so(home: Path, clock: Clock) -> None:
     clock.show("2026-05-05T03:59", "Asia/Bangkok")
     with opened(home, clock, DAILY) as engine:

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from retold.domain import events as e
 from retold.domain.audit import audit
 from retold.domain.errors import BuiltOn, NoSuchThing, NotUndoable
+from retold.domain.reversal import Told, left_as_it_is, reverse
+from retold.domain.turns import Waiting
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.importers.hermes import import_hermes
 from retold.projections.world import world
@@ -348,12 +351,92 @@ def test_another_key_than_the_one_that_was_lost_is_taken_back(engine: SessionEng
     assert row(engine, "o")["lost_key"] == K
 
 
-def test_what_had_been_queued_is_not_queued_again_and_that_is_said(chat: SessionEngine) -> None:
-    chat.enqueue("b", "and then?", turn="t1")
-    undone = chat.undo(chat.reset(K).position)
+CLEARS: dict[str, Do] = {
+    "a person's reset": lambda engine: engine.reset(K).positions,
+    "a hard end": lambda engine: engine.end_session("b", "session_reset").positions,
+    "a key closed": lambda engine: engine.close_key(K).positions,
+    "a queue cleared": lambda engine: engine.clear_queue("b").positions,
+    "a deletion": lambda engine: engine.delete_session("b").positions,
+}
 
-    assert undone.left == ("what waited in b is not queued again: t1",)
-    assert not chat.session("b").ended
+
+def queue_in_b(engine: SessionEngine) -> tuple[Waiting, ...]:
+    for text, turn in (("one", "t1"), ("two", "t2")):
+        engine.enqueue("b", text, lane="overflow", turn=turn, about={"id": turn})
+    engine.enqueue("b", "a follow-up", turn="t3")
+    return engine.queue_of("b").waiting
+
+
+@pytest.mark.parametrize("change", CLEARS)
+def test_what_waited_where_a_save_cleared_the_queue_waits_again_after_its_undo(
+    chat: SessionEngine, change: str
+) -> None:
+    waited, before = queue_in_b(chat), standing(chat, TITLES)
+    positions = CLEARS[change](chat)
+    after = standing(chat, TITLES)
+    undone = chat.undo(positions[0])
+
+    assert [each.text for each in waited] == ["a follow-up", "one", "two"]
+    assert chat.queue_of("b").waiting == waited
+    assert (standing(chat, TITLES), undone.left) == (before, ())
+    again = chat.undo(undone.positions[0])
+    assert standing(chat, TITLES) == after
+    chat.undo(again.positions[0])
+    assert chat.queue_of("b").waiting == waited
+
+
+def test_what_is_queued_again_runs_exactly_once(chat: SessionEngine) -> None:
+    queue_in_b(chat)
+    undone = chat.undo(chat.reset(K).position)
+    ran = []
+    while begun := chat.next_turn("b"):
+        ran.append(begun.turn)
+        chat.finish_turn("b", begun.turn or "")
+
+    assert ran == ["t3", "t1", "t2"]
+    assert chat.enqueue("b", "one", turn="t1").repeated
+    assert chat.next_turn("b") is None
+    with pytest.raises(BuiltOn):
+        chat.undo(undone.positions[0])
+
+
+def test_what_was_queued_since_a_queue_was_cleared_is_built_on_it(chat: SessionEngine) -> None:
+    queue_in_b(chat)
+    cleared = chat.clear_queue("b")
+    later = chat.enqueue("b", "instead")
+
+    assert built_on(chat, cleared.position) == later.positions
+
+
+def test_a_text_that_was_forgotten_since_is_not_queued_again(chat: SessionEngine) -> None:
+    chat.enqueue("b", "the code is 123456", turn="t1")
+    reset = chat.reset(K)
+    chat.forget_text("123456")
+    chat.undo(reset.position)
+    (waits,) = chat.queue_of("b").waiting
+
+    assert waits.turn == "t1"
+    assert waits.text.startswith("the code is ")
+    assert "123456" not in waits.text
+
+
+def test_a_turn_whose_words_are_gone_is_not_queued_again_and_that_is_said(chat: SessionEngine) -> None:
+    queue_in_b(chat)
+    saved = chat.save_of(chat.clear_queue("b").position)
+    before = [
+        msgspec.structs.replace(each, payload=e.ErasedEvent(each.topic))
+        if isinstance(each.payload, e.TurnQueued) and each.payload.turn == "t1"
+        else each
+        for each in chat.event_log.stream_events("session:b")
+        if each.position < saved[0].position
+    ]
+    told = Told(saved, {"session:b": before}, {})
+
+    assert list(left_as_it_is(told)) == [
+        "what waited in b is not queued again, since its text was erased: t1"
+    ]
+    again = [each.payload for each in reverse(told, erase_after_us=0)]
+    assert [each.turn for each in again if isinstance(each, e.TurnQueued)] == ["t3", "t2"]
 
 
 def waits_in(engine: SessionEngine) -> dict[str, list[str]]:

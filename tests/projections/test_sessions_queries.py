@@ -118,6 +118,19 @@ def test_a_continuation_shows_its_own_first_real_message(home: Path) -> None:
         assert list_sessions(db).rows[0].preview == "and how do I go on"
 
 
+def test_a_summary_is_no_real_message_of_a_list_or_of_a_session_that_is_shown(home: Path) -> None:
+    def tell(h: History) -> None:
+        h.session("s0")
+        h.say("s0", "how do I begin")
+        h.compress("s0", "s1")
+        h.say("s1", "so far: how to begin", summary=True)
+        h.say("s1", "look here", "assistant")
+
+    with told(home, tell) as db:
+        assert list_sessions(db).rows[0].preview == "how do I begin"
+        assert page(db, "s1").line.preview == "how do I begin"
+
+
 def test_each_session_that_is_not_shown_is_counted_once_with_its_reason(home: Path) -> None:
     kinds: tuple[ParentKind, ...] = ("branch", "reset", "delegate", "tool", "child")
 

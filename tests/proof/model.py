@@ -70,6 +70,7 @@ class Talk:
     along: list[str] = field(default_factory=list)
     """Sessions that went with it when it was deleted, itself first."""
     left_keys: list[str] = field(default_factory=list)
+    gave_up: list[tuple[str, str]] = field(default_factory=list)
     had_title: bool = False
     active_us: int | None = None
     live: list[Said] = field(default_factory=list)
@@ -393,6 +394,7 @@ class Model:
         if any(each.runs(at) for each in gone):
             raise Refused("turn_running")
         for each in gone:
+            each.gave_up = each.waiting
             each.deleted, each.waiting, each.left_keys = True, [], []
             each.had_title = each.title is not None and self.claims.get(each.title) == each.id
             if each.had_title and each.title is not None:
@@ -418,6 +420,7 @@ class Model:
             raise Refused("rule_broken")
         for each in (self.talks[other] for other in talk.along or [name]):
             each.deleted = False
+            each.waiting = each.gave_up
             before = self.talks.get(each.parent or "")
             if each.kind == "continuation" and before is not None and not before.erased:
                 each.kind = "continuation" if before.goes_on == each.id else "branch"

@@ -622,20 +622,19 @@ class Home(RuleBasedStateMachine):
 
 
 def taken_back(now: Model, before: Model) -> Model:
-    """What is expected after an undo: all as before; no turn runs twice, and what was given up stays so."""
+    """What is expected after an undo: all as before, what had been given up too; and no turn runs twice."""
     back = copy.deepcopy(before)
     fresh = copy.deepcopy(now)
     back.policy, back.in_place, back.summaries = now.policy, now.in_place, now.summaries
-    waits = {turn for talk in now.talks.values() for turn, _ in talk.waiting}
     for name, talk in fresh.talks.items():
         was = back.talks.get(name)
         if was is None:
             talk.had_title = talk.title is not None
             talk.deleted, talk.along, talk.left_keys, talk.waiting = True, [name], [], []
+            talk.gave_up = []
             back.talks[name] = talk
             continue
         was.running, was.lease_us, was.since_us = talk.running, talk.lease_us, talk.since_us
-        was.waiting = [each for each in was.waiting if each[0] in waits]
         was.turns, was.queued, was.last_turn = talk.turns, talk.queued, talk.last_turn
         was.named = was.named or talk.named
     return back
