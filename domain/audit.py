@@ -340,10 +340,14 @@ def stranded(chats: Chats) -> Iterator[Finding]:
             if ancestor is not None:
                 key = ancestor.bears
                 named = [ancestor]
-                detail += f" Further up, {ancestor.id} bears one: adopt its parent first."
-                chain = chats.chain(orphan)
-                first = chain[chain.index(ancestor) - 1]
-                remedy = _adopt(first.id, "--choose SESSION" if went_on(chats, key, first) else "")
+                if ancestor.key is None:  # it lost it, so nothing can be adopted from it yet
+                    detail += f" Further up, {ancestor.id} bore one: give it back first."
+                    remedy = _restore(ancestor.id)
+                else:
+                    detail += f" Further up, {ancestor.id} bears one: adopt its parent first."
+                    chain = chats.chain(orphan)
+                    first = chain[chain.index(ancestor) - 1]
+                    remedy = _adopt(first.id, "--choose SESSION" if went_on(chats, key, first) else "")
         else:
             detail = "No session with a key fell quiet when it began."
             nearest = donors.last_before(orphan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..domain.errors import LogDamaged
@@ -25,6 +25,23 @@ def recorded(row: Sequence[Any]) -> Recorded:
         LogDamaged: it cannot be decoded.
     """
     return enveloped(row, codec.decode(row[3], row[11], position=row[0]))
+
+
+def all_recorded(rows: Sequence[Sequence[Any]]) -> list[Recorded]:
+    """Rows of the envelope query as events.
+
+    Raises:
+        LogDamaged: one cannot be decoded.
+    """
+    make: Callable[..., Recorded] = Recorded
+    decode = codec.decode
+    try:
+        return [
+            make(*row[:5], KINDS[row[5]], *row[6:11], decode(row[3], row[11], position=row[0]))
+            for row in rows
+        ]
+    except (IndexError, TypeError):  # a column that holds what none should: said of which event
+        return [recorded(row) for row in rows]
 
 
 def enveloped(row: Sequence[Any], payload: object) -> Recorded:

@@ -20,7 +20,7 @@ from ..domain.errors import FileReplaced, LogDamaged, RuleBroken
 from ..domain.events import Recorded
 from .clock import now_us
 from .codec import payload_hash, unpack
-from .envelope import ENVELOPE
+from .envelope import ENVELOPE, all_recorded
 from .envelope import recorded as recorded
 from .foreign import refuse_no_log
 from .log_schema import TITLE, LogIdentity, ensure_log, identity, link, stored_name
@@ -415,7 +415,7 @@ class Log:
         sql = f"{ENVELOPE} WHERE {' AND '.join(where)} ORDER BY e.position LIMIT ?"
         with translated(self._named):
             rows = self.reader().execute(sql, bound).fetchall()
-        return [recorded(row) for row in rows]
+        return all_recorded(rows)
 
     def stream_events(self, stream: str, *, after: int = 0, without_messages: bool = False) -> list[Recorded]:
         """The events of one stream after version `after`; `without_messages` costs nothing per message."""
@@ -426,7 +426,7 @@ class Log:
         )
         with translated(self._named):
             rows = self.reader().execute(sql, (stored_name(self.reader(), stream), after)).fetchall()
-        return [recorded(row) for row in rows]
+        return all_recorded(rows)
 
     def stream_version(self, stream: str) -> int:
         """The last version in `stream`, 0 for none."""

@@ -117,3 +117,9 @@ def occupied(db: Connection) -> list[Occupied]:
             " WHERE NOT s.hard_end ORDER BY coalesce(s.last_active_us, s.started_us), r.key"
         )
     ]
+
+
+def keys_of(db: Connection, session_id: str) -> list[str]:
+    """The keys that lead to a session."""
+    rows = db.execute("SELECT key FROM routes WHERE session_id = ? ORDER BY key", (session_id,))
+    return [str(row[0]) for row in rows]

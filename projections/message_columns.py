@@ -62,6 +62,7 @@ def insert_messages(table: str, rows: Sequence[tuple[Any, ...]]) -> Iterator[tup
 
 def message_row(event: Recorded, m: MessageAppended) -> tuple[Any, ...]:
     """The row of a message, in the order of `MESSAGE_COLUMNS`."""
+    active, compacted = SHOWN[m.visibility]
     return (
         event.position,
         event.stream[8:],
@@ -81,7 +82,8 @@ def message_row(event: Recorded, m: MessageAppended) -> tuple[Any, ...]:
         m.codex_message_items,
         m.platform_message_id,
         m.observed,
-        *SHOWN[m.visibility],
+        active,
+        compacted,
         m.api_content,
         m.copy_of,
         m.source_id,

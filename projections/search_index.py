@@ -35,15 +35,12 @@ class SearchIndex:
         self._pending: list[tuple[int, str]] = []
         self._erased = False
 
-    def add(self, message: int, text: str) -> None:
-        """A new message and its `indexed_text`; it is indexed with the others that wait."""
-        self._last = message
+    def add(self, texts: Sequence[tuple[int, str]], last: int) -> None:
+        """New messages with their `indexed_text`, and the last new one, which may be a copy and have none;
+        they are indexed with the others that wait."""
+        self._last = last
         if not self._stale:
-            self._pending.append((message, text))
-
-    def skip(self, message: int) -> None:
-        """A message that is a copy of one indexed before."""
-        self._last = message
+            self._pending += texts
 
     def follow(self, message: int) -> None:
         """A message whose row is there already; it is indexed with the others that wait."""

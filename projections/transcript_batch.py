@@ -127,12 +127,21 @@ class TranscriptBatch:
         """Where the messages of a session are."""
         return f"{self.prefix}deleted_messages" if row.deleted else f"{self.prefix}messages"
 
+    def fold_all(self, events: Sequence[Recorded]) -> None:
+        """Every event; messages, most of all, together with those up to the next other event."""
+        first = 0
+        for number, event in enumerate(events):
+            if type(event.payload) is not e.MessageAppended:
+                if first < number:
+                    self.append(events[first:number])
+                self.fold(event)
+                first = number + 1
+        if first < len(events):
+            self.append(events[first:])
+
     def fold(self, event: Recorded) -> None:  # noqa: C901  # one line an event is plainer than a table
-        """One event."""
+        """One event that is no message."""
         payload = event.payload
-        if type(payload) is e.MessageAppended:
-            self.append(event, payload)
-            return
         if isinstance(payload, e.PayloadsErased):
             self.deletion.erased(event, payload)
             self.erase(payload)
@@ -219,40 +228,64 @@ class TranscriptBatch:
 
     # --- messages ----------------------------------------------------------------------------------
 
-    def append(self, event: Recorded, m: e.MessageAppended) -> None:
-        """A message, and what it changes of its session."""
-        session_id = event.stream[8:]
-        position = event.position
-        row = self.rows.get(session_id)
-        deleted = row is not None and row.deleted
-        values_of_it, text = self.prepared.get(position) or prepared(event, m)
-        (self.deletion.messages if deleted else self.messages).append(values_of_it)
-        if deleted:
-            pass
-        elif text is not None:
-            self.index.add(position, text)
-        else:
-            self.index.skip(position)
-        if row is None:
-            return
+    def append(self, said: Sequence[Recorded]) -> None:
+        """Messages that follow one another, and what they change of their sessions."""
+        of: dict[str, list[Recorded]] = {}
+        for event in said:
+            try:
+                of[event.stream].append(event)
+            except KeyError:
+                of[event.stream] = [event]
+        deleted = set()
+        for stream, some in of.items():
+            row = self.rows.get(stream[8:])
+            if row is not None:
+                self.count(row, some)
+                if row.deleted:
+                    deleted.add(stream)
+        texts: list[tuple[int, str]] = []
+        last: int | None = None
+        for event in said:
+            made, text = self.prepared.get(event.position) or prepared(event, event.payload)
+            if event.stream in deleted:
+                self.deletion.messages.append(made)
+                continue
+            self.messages.append(made)
+            last = event.position
+            if text is not None:
+                texts.append((last, text))
+        if last is not None:
+            self.index.add(texts, last)
+
+    def count(self, row: SessionRow, said: Sequence[Recorded]) -> None:
+        """What messages change of their session."""
         values = row.said()
-        values["version"] = event.version
-        values["last_message_position"] = position
-        if m.visibility == "live":
-            values["message_count"] += 1
-            if m.tool_calls:
-                values["tool_call_count"] += count_calls(m.tool_calls)
-        if (m.role == "user" or m.role == "assistant") and not m.summary:
-            at_us, before = event.at_us, values["last_active_us"]
+        count = calls = 0
+        active_us = values["last_active_us"]
+        wanted = values["preview"] is None
+        for event in said:
+            m: e.MessageAppended = event.payload
+            if m.visibility == "live":
+                count += 1
+                if m.tool_calls:
+                    calls += count_calls(m.tool_calls)
+            if (m.role != "user" and m.role != "assistant") or m.summary:
+                continue
+            at_us = event.at_us
             if at_us > event.recorded_at_us:
                 at_us = event.recorded_at_us
-            if before is None or at_us > before:
-                values["last_active_us"] = at_us
-        if m.role == "user" and not m.summary and values["preview"] is None and m.visibility != "rewound":
-            preview = preview_of(m.content)
-            if preview is not None:
-                row["preview"] = preview
-                row["preview_message"] = position
+            if active_us is None or at_us > active_us:
+                active_us = at_us
+            if wanted and m.role == "user" and m.visibility != "rewound":
+                preview = preview_of(m.content)
+                if preview is not None:
+                    row["preview"], row["preview_message"] = preview, event.position
+                    wanted = False
+        values["version"] = said[-1].version
+        values["last_message_position"] = said[-1].position
+        values["message_count"] += count
+        values["tool_call_count"] += calls
+        values["last_active_us"] = active_us
 
     def select(self, ids: Iterable[int]) -> list[tuple[Any, ...]]:
         """(id, active, compacted, tool_calls, content, tool_name, copy_of, session_id, table) of each."""

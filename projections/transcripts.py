@@ -110,8 +110,7 @@ class Transcripts(Projection):
         if self._left is not None:
             self._left.flush_messages()
         batch = TranscriptBatch(db, self.prefix, self._prepared)
-        for event in events:
-            batch.fold(event)
+        batch.fold_all(events)
         if self.prefix:
             self._left = batch
         else:

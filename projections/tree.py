@@ -101,7 +101,7 @@ def _below(db: Connection, session_id: str, seen: set[str]) -> list[str]:
     found: list[str] = []
     at = session_id
     while True:
-        children = [each for each in _continuations(db, at) if each not in seen]
+        children = [each for each in continuations(db, at) if each not in seen]
         if not children:
             return found
         if len(children) == 1:
@@ -115,7 +115,8 @@ def _below(db: Connection, session_id: str, seen: set[str]) -> list[str]:
         at = path[-1]
 
 
-def _continuations(db: Connection, session_id: str) -> list[str]:
+def continuations(db: Connection, session_id: str) -> list[str]:
+    """What a session goes on as: one, where nothing is amiss."""
     rows = db.execute(
         "SELECT id FROM sessions WHERE parent_session_id = ? AND parent_kind = 'continuation' ORDER BY id",
         (session_id,),

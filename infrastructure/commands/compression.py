@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from ...domain import marks, turns
 from ...domain.context import summarised
+from ...domain.errors import ProjectionDamaged
 from ...domain.events import Event, Payload, session_stream
+from ...domain.removal import beside
 from ...domain.session import Session, Why
+from ...projections.tree import continuations
 from ..decisions import Saved, event
-from .base import new_session_id, usable
+from .base import following, new_session_id, usable
 from .told import ToldCommands
 
 
@@ -33,6 +37,7 @@ class CompressionCommands(ToldCommands):
         One save: the parent's SessionCompressed; the child with the whole identity and its title
         (`name #2`); the summary and, verbatim, what is kept; the turn that runs and those that wait; the
         chat's key led to it. What the continuation is called without a title of its parent is nothing.
+        What a repair had made a continuation of it before is a branch: a session goes on as one.
 
         Args:
             keep_last, tail, upto: what is kept, as `compress` says.
@@ -60,7 +65,8 @@ class CompressionCommands(ToldCommands):
             stream = session_stream(child)
             version = sum(each.originator_id == stream for each in events)
             events += [event(stream, version + n, each, when) for n, (each, when) in enumerate(going, 1)]
-            return Saved(child, self.save_events([*events, *self._led_on(state, child, at)]))
+            events += [*self._led_on(state, child, at), *self._beside(state, at)]
+            return Saved(child, self.save_events(events))
 
         return self.decide(decision)
 
@@ -79,3 +85,10 @@ class CompressionCommands(ToldCommands):
         led = self.route(state.key)
         on = led.lead_to(child, "compression") if led.session_id == state.id else None
         return [] if on is None else [self.rerouted(led, on, at_us)]
+
+    def _beside(self, state: Session, at_us: int) -> list[Event]:
+        """What took its key over in a repair, before a person went back to it, is a branch of it now."""
+        with contextlib.suppress(ProjectionDamaged):
+            taken = continuations(self.caught_up("transcripts"), state.id)
+            return [each for name in taken for each in following(self.session(name), [beside()], at_us)]
+        return []

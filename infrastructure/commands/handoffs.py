@@ -20,6 +20,7 @@ from ...domain.route import Route
 from ...domain.session import Session
 from ...domain.text import is_blank, scrub
 from ...projections import gateway as told
+from ...projections.chat_facts import keys_of
 from ..decisions import Saved, event
 from ..log import Condition
 from .base import Commands, following
@@ -138,7 +139,7 @@ class HandoffCommands(Commands):
 
         One save. The session that the key led to is left (session_switch) and what waits there moves
         along; this session is opened again however it ended, becomes one of the platform that was asked
-        for and takes the peer's identity; a key that led to it before leads nowhere any more.
+        for and takes the peer's identity; whatever key led to it before leads nowhere any more.
 
         Args:
             key: of the chat or thread that it goes to.
@@ -158,6 +159,7 @@ class HandoffCommands(Commands):
         place = scrub(key)[0]
 
         def decision() -> HandedOff:
+            read_at = self.head().position
             state = self.session(session_id)
             if state.successor is not None:
                 state.refuse_over()
@@ -176,7 +178,8 @@ class HandoffCommands(Commands):
             mine.append(done)
             events += following(state, mine, at)
             events += self._rerouted_to(state, led, at)
-            return HandedOff(session_id, self.save_events(events), place, previous)
+            settled = Condition(read_at, topics=(e.SessionRerouted.topic,))
+            return HandedOff(session_id, self.save_events(events, condition=settled), place, previous)
 
         return self.decide(decision)
 
@@ -228,10 +231,10 @@ class HandoffCommands(Commands):
         moved = led.lead_to(state.id, "handoff")
         if moved is not None:
             events.append(self.rerouted(led, moved, at_us))
-        if state.key is not None and state.key != led.key:
-            before = self.route(state.key)
-            if before.session_id == state.id:
-                closed = e.RouteClosed(state.key, state.id, "handoff")
+        for key in keys_of(self.caught_up("routing"), state.id):
+            before = self.route(key)
+            if key != led.key and before.session_id == state.id:
+                closed = e.RouteClosed(key, state.id, "handoff")
                 events.append(self.rerouted(before, closed, at_us))
         return events
 

@@ -12,6 +12,7 @@ from ...domain.removal import DAY_US
 from ...domain.requeuing import again, given_up
 from ...domain.session import Session
 from ...domain.text import scrub
+from ...projections.chat_facts import keys_of
 from ...projections.deletions import delegates_of, deleted_along, deletion
 from ..decisions import Saved, event
 from ..log import Condition
@@ -148,8 +149,7 @@ class RemovalCommands(ErasureCommands):
             with_parent=parent,
         )
         events += self._leaving(state, deleted, at_us)
-        led = db.execute("SELECT key FROM routes WHERE session_id = ? ORDER BY key", (session_id,))
-        for key in [str(row[0]) for row in led]:
+        for key in keys_of(db, session_id):
             events += self._closing(key, session_id, at_us)
             keys.append(key)
         return count

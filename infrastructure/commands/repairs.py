@@ -277,7 +277,7 @@ class RepairCommands(Commands):
             batch.session(giver, retired(giver))
         if wrong is not None and wrong.id not in (going, giver.id, orphan.id):
             batch.session(wrong, put_aside(wrong))
-        if goes_on is not None and goes_on is wrong:
+        if wrong is not None and wrong.id == going != orphan.id:
             batch.session(orphan, put_aside(orphan))
         for each in {left.id: left for left in (giver, wrong, orphan) if left is not None}.values():
             if goes_on is not None and each.id != going:

@@ -178,6 +178,63 @@ def test_an_undone_reset(story: Story) -> None:
     )
 
 
+OLD_RESET: dict[str, Any] = {"ended": 26, "end_reason": "session_reset"}
+
+
+@pytest.mark.parametrize(
+    ("days", "found_kinds"),
+    [
+        ((), ["reset_undone"]),  # never in use: it counts from its start
+        ((1, 10), ["reset_undone"]),
+        ((1, 20), []),  # in use to the last, as the other was
+        ((1, 21), []),
+    ],
+)
+def test_a_reset_is_undone_where_what_the_key_leads_to_was_in_use_before_the_other_only(
+    story: Story, days: tuple[float, ...], found_kinds: list[Kind]
+) -> None:
+    story.talk("old", K, *days, began=1)
+    story.talk("new", K, 2, 20, **OLD_RESET)
+    story.route(K, "old")
+
+    assert [finding.kind for finding in audit(story.world())] == found_kinds
+
+
+def test_a_resume_at_the_moment_of_the_reset_explains_it(story: Story) -> None:
+    story.talk("old", K, 1)
+    story.talk("new", K, 2, 20, **OLD_RESET)
+    story.talk("newest", K, 21, 22, ended=26, end_reason="session_switch")
+    story.route(K, "old")
+
+    assert found(story, "reset_undone") == []
+
+
+def test_a_reset_is_found_behind_those_that_are_explained(story: Story) -> None:
+    """One of before the talk began, one that a person left by a /resume since, and another chat's resume."""
+    resumed = "agent:main:telegram:dm:0"
+    story.talk("resumed", resumed, 0.2)
+    story.routes = {resumed: [], **story.routes}
+    story.route(resumed, "resumed", 5, "resume")
+    story.talk("first", K, 0.5, ended=0.8, end_reason="daily")
+    story.talk("old", K, 1)
+    story.talk("second", K, 2, 4, ended=5, end_reason="daily")
+    story.talk("third", K, 3, 6, ended=7, end_reason="session_switch")
+    story.talk("new", K, 8, 20, **OLD_RESET)
+    story.route(K, "old")
+
+    assert the(story, "reset_undone").facts["fence"] == "new"
+
+
+def test_a_reset_that_both_its_end_and_its_route_tell_of_is_one_finding(story: Story) -> None:
+    story.talk("old", K, 1, 2)
+    story.talk("new", K, 3, 4, ended=9, end_reason="daily")
+    story.route(K, "old", at=1, cause="first_message")
+    story.route(K, "new", at=3, cause="reset", previous_id="old")
+    story.route(K, "old", at=10, cause="recovery", previous_id="new")
+
+    assert the(story, "reset_undone").facts["fence"] == "new"
+
+
 def test_of_two_resets_at_one_moment_the_later_name_is_the_fence(story: Story) -> None:
     story.talk("old", K, 1)
     story.talk("b", K, 3, 4, ended=9, end_reason="session_reset")
@@ -312,7 +369,7 @@ def test_two_continuations(story: Story) -> None:
 
 
 def test_two_continuations_in_a_terminal(story: Story) -> None:
-    more = {"source": "cli", "parent_id": "p", "parent_kind": "continuation"}
+    more: dict[str, Any] = {"source": "cli", "parent_id": "p", "parent_kind": "continuation"}
     story.talk("p", None, 1, ended=2, end_reason="compression", source="cli")
     story.talk("x", None, 2, **more)
     story.talk("y", None, 3, 4, **more)
@@ -399,15 +456,18 @@ def test_a_crossed_chat_without_a_key_is_under_its_parents(story: Story) -> None
         # What a chat of WhatsApp is called changes; who it is with does not.
         ({"chat_id": "+49155:3@s.whatsapp.net"}, {"chat_id": "49155"}, None),
         ({"chat_id": "49155"}, {"chat_id": "49156"}, "chat 49156 instead of 49155"),
-        ({"source": "matrix", "chat_id": "!r:x.org"}, {"source": "matrix", "chat_id": "!r:y.org"},
-         "chat !r:y.org instead of !r:x.org"),
+        (
+            {"source": "matrix", "chat_id": "!r:x.org"},
+            {"source": "matrix", "chat_id": "!r:y.org"},
+            "chat !r:y.org instead of !r:x.org",
+        ),
         ({"user_id": "5"}, {}, None),
         ({}, {"user_id": "5"}, None),
         ({"user_id": "5", "chat_type": "dm"}, {"user_id": "6"}, "user 6 instead of 5"),
         ({"user_id": "5"}, {"user_id": "6", "chat_type": "dm"}, "user 6 instead of 5"),
         ({"user_id": "5", "chat_type": "group"}, {"user_id": "6", "chat_type": "group"}, None),
     ],
-)  # fmt: skip
+)
 def test_under_one_key_another_chat_or_user_is_crossed(
     story: Story, parent: dict[str, Any], child: dict[str, Any], differing: str | None
 ) -> None:
@@ -444,6 +504,19 @@ def test_a_lost_identity(story: Story) -> None:
         "restore-identity x",
         {},
     )
+    assert the(story, "stranded").remedy == "retold sessions restore-identity x"
+
+
+def test_stranded_below_what_lost_its_key_it_waits_for_that_to_be_given_back(story: Story) -> None:
+    story.talk("p", None, 1, ended=2, end_reason="compression", lost_key=K, lost_position=77)
+    story.talk("c", None, 2, parent_id="p", parent_kind="continuation")
+    below = found(story, "stranded")[-1]
+
+    assert below.detail == (
+        "c has messages but no key to be found by. Its parent p has no key of this source to give."
+        " Further up, p bore one: give it back first."
+    )
+    assert (below.key, below.remedy) == (K, "retold sessions restore-identity p")
 
 
 # --- stranded -------------------------------------------------------------------------------------------
@@ -572,7 +645,7 @@ def test_stranded_further_down(story: Story, days: tuple[float, ...], how: str) 
 
 def test_stranded_out_of_the_window(story: Story) -> None:
     story.talk("d", K, 3)
-    story.talk("o", None, 3 + 2400.2 / 86400, 9)
+    story.talk("o", None, 3 + 2400.001 / 86400, 9)
     story.talk("later", "agent:main:telegram:dm:3", 8)
     story.talk("elsewhere", "agent:main:slack:dm:3", 3.01, source="slack")
 
@@ -583,7 +656,7 @@ def test_stranded_out_of_the_window(story: Story) -> None:
         (40, 41),
         {"d": "fell quiet 2401 s before it began; outside the window"},
         "repair-routing --apply o --max-gap-seconds 2401",
-        {"claims": 0, "last_keyed": "d", "apart_us": 2_400_200_000},
+        {"claims": 0, "last_keyed": "d", "apart_us": 2_400_001_000},
     )
 
 

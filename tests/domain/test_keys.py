@@ -97,7 +97,9 @@ SETTINGS = st.fixed_dictionaries(
         ),
         # More parts than the chat type has: it can only be the chat's id.
         (Peer("other", "dm", "a:b:c"), {}, "other:dm:a:b:c"),
+        (Peer("other", "group", "a:b:c:d"), {}, "other:group:a:b:c:d"),
         (Peer("whatsapp", "dm", "+49155@s.whatsapp.net"), {}, "whatsapp:dm:49155"),
+        (Peer("whatsapp", "dm", None, user_id="+49155@s.whatsapp.net"), {}, "whatsapp:dm:49155"),
         (
             Peer("whatsapp", "group", "1@g.us", user_id="49155:3@s.whatsapp.net"),
             {},
@@ -130,6 +132,15 @@ def test_a_profile_has_a_name_space_of_its_own() -> None:
 
     assert session_key(peer, profile="coder") == "agent:coder:telegram:dm:1"
     assert session_key(peer, profile="default") == session_key(peer, profile="main")
+
+
+def test_people_of_a_group_are_apart_and_those_of_a_thread_together_unless_it_is_said() -> None:
+    assert parts_of(Peer("discord", "group", "2", user_id="7")) == ("2", "7")
+    assert parts_of(Peer("discord", "group", "2", "42", user_id="7")) == ("2", "42")
+
+
+def test_a_key_that_another_program_made_is_read_to_its_last_colon() -> None:
+    assert split_key("agent:main:telegram:dm:1:") == ("telegram", "dm", ("1", ""))
 
 
 def test_a10_two_chats_never_share_a_key() -> None:

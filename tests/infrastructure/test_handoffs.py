@@ -128,6 +128,14 @@ def test_a_session_that_changes_its_place_leaves_its_old_key(engine: SessionEngi
     assert engine.session("d1").thread_id is None
 
 
+def test_no_chat_leads_to_a_session_any_more_that_was_handed_over_to_another(engine: SessionEngine) -> None:
+    elsewhere = "agent:main:discord:dm:7"
+    engine.resume(elsewhere, "cli1")
+    hand_over(engine)
+
+    assert (engine.route_of(elsewhere), engine.route_of(K)) == (None, "cli1")
+
+
 def test_what_stands_in_the_way_of_a_handoff_is_said(engine: SessionEngine) -> None:
     with pytest.raises(BadUsage, match="no platform 'pigeon'"):
         engine.request_handoff("cli1", "pigeon")

@@ -367,6 +367,33 @@ def test_whose_donor_another_has_taken_is_still_contested(imported: SessionEngin
         imported.repair(second)
 
 
+def test_a_session_that_its_chat_went_to_already_stays_open_when_it_takes_its_key(
+    engine: SessionEngine,
+) -> None:
+    talk(engine, "D", K, T0_US)
+    talk(engine, "O", None, T0_US + MINUTE_US, 1)
+    engine.resume(K, "O", at_us=T0_US + 2 * MINUTE_US)
+    done = engine.repair("O")
+
+    assert (done.leads_to, engine.session("O").end_reason) == ("O", None)
+    assert engine.resolve(SessionSource("telegram", "1001", user_id="501")).session_id == "O"
+
+
+def test_a_donor_that_a_person_goes_back_to_has_one_continuation_when_it_is_compressed(
+    engine: SessionEngine,
+) -> None:
+    talk(engine, "D", K, T0_US)
+    talk(engine, "O", None, T0_US + MINUTE_US, 1)
+    engine.repair("O")
+    engine.resume(K, "D", at_us=T0_US + 9 * MINUTE_US)
+    engine.compress_session("D", "what was said", continuation_id="C", at_us=T0_US + 10 * MINUTE_US)
+
+    assert row(engine, "C")["parent_kind"] == "continuation"
+    assert (row(engine, "O")["parent_session_id"], row(engine, "O")["parent_kind"]) == ("D", "branch")
+    assert [finding.kind for finding in findings(engine)] == []
+    assert engine.resume(K, "D").session_id == "C"
+
+
 def test_a_donor_without_a_key_or_of_another_platform_is_refused(imported: SessionEngine) -> None:
     orphan = TRUTH["two_predecessors"]["orphan"]
     with pytest.raises(RepairRefused, match="has no key to give"):

@@ -21,6 +21,8 @@ FORGOTTEN = "[forgotten]"
 HARD = ("session_reset", "session_switch", "new_session", "idle", "daily")
 SETTLED = ("superseded_by_repair", "cron_complete")
 FENCED = ("delete", "reset", "idle", "daily", "suspended")
+FRESH = HOUR
+"""So long after a restart had cut its turn off a session is gone on with by itself."""
 
 
 class Refused(Exception):
@@ -45,6 +47,24 @@ class Said:
     summary: bool = False
     undone: bool = False
     erased: bool = False
+
+
+@dataclass
+class Handoff:
+    """How the latest handoff of a session stands."""
+
+    state: Literal["pending", "running", "completed", "failed"] | None = None
+    platform: str = ""
+    gateway: str | None = None
+    claimed_us: int = 0
+    deadline_us: int = 0
+
+    def open(self, at: int) -> bool:
+        """Whether it is under way, and not overdue."""
+        return self.state in ("pending", "running") and at < self.deadline_us
+
+    def held_by(self, gateway: str, at: int) -> bool:
+        return self.open(at) and self.state == "running" and self.gateway == gateway
 
 
 @dataclass
@@ -88,6 +108,18 @@ class Talk:
     waiting: list[tuple[str, str]] = field(default_factory=list)
     """Turn and lane, in the order in which they will run."""
     suspended: bool = False
+    gateway: str | None = None
+    """Who runs its turn, or ran the one before."""
+    resume: str | None = None
+    """Why its turn was cut off, until one has succeeded since."""
+    marked_us: int = 0
+    restarts: int = 0
+    """Restarts in a row that cut its turns off."""
+    opened: int = 0
+    """How often it was opened again, or compressed: what was deleted of it meanwhile is beside it now."""
+    opened_before: int = 0
+    """How often that had been of its parent, when it was deleted."""
+    handoff: Handoff = field(default_factory=Handoff)
 
     @property
     def hard(self) -> bool:
@@ -107,6 +139,12 @@ class Talk:
 
     def runs(self, now_us: int) -> bool:
         return self.running is not None and now_us < self.lease_us
+
+    def mark(self, why: str, at: int, restarts: int) -> None:
+        self.resume, self.marked_us, self.restarts = why, at, restarts
+
+    def suspend(self, restarts: int) -> None:
+        self.suspended, self.resume, self.restarts = True, None, restarts
 
 
 @dataclass
@@ -128,6 +166,19 @@ class Policy:
 
 
 @dataclass
+class Run:
+    """A gateway: what it left behind, and what it is at."""
+
+    clean: bool = False
+    """Whether its marker lies there: the last stop was one that it chose, and nothing still ran."""
+    started: bool = False
+    deaths: int = 0
+    drain: tuple[int, int] | None = None
+    """Since when and until when no turns begin."""
+    resumed_us: list[int] = field(default_factory=list)
+
+
+@dataclass
 class Model:
     """A home."""
 
@@ -139,6 +190,11 @@ class Model:
     summaries: int = 0
     delivered: dict[tuple[str, str], Said] = field(default_factory=dict)
     """What was acknowledged, by session and idempotency key."""
+    led_ever: set[tuple[str, str]] = field(default_factory=set)
+    """Keys, and the sessions that they ever led to."""
+    runs: dict[str, Run] = field(default_factory=dict)
+    holds: dict[tuple[str, str], tuple[int, str | None, int]] = field(default_factory=dict)
+    """Work in the background by key and name: since when, who watches over it, and its deaths by then."""
 
     # --- looking -----------------------------------------------------------------------------------
 
@@ -165,6 +221,7 @@ class Model:
         before = self.led(key)
         if to is not None:
             self.routes[key] = Led(to)
+            self.led_ever.add((key, to))
         elif before.to is not None:
             self.routes[key] = Led(None, closed, before.to)
 
@@ -192,7 +249,8 @@ class Model:
         return sorted(each.text for each in _there(seen.values()))
 
     def tip(self, talk: Talk) -> Talk:
-        return self.chain(talk)[-1]
+        """Where a session goes on. One that gave its key away does not: it was taken over."""
+        return talk if talk.goes_on is None and talk.end != "compression" else self.chain(talk)[-1]
 
     # --- sessions ----------------------------------------------------------------------------------
 
@@ -229,6 +287,8 @@ class Model:
         if talk.over or (talk.end is not None and reason not in HARD):
             return
         talk.end, talk.ended_us = reason, at
+        if talk.hard:
+            talk.resume = None
         self._turn_over(talk, at)
 
     def _turn_over(self, talk: Talk, at: int, outcome: str = "over") -> None:
@@ -247,6 +307,7 @@ class Model:
         if talk.end is not None or talk.goes_on is not None:
             talk.end = talk.goes_on = None
             talk.suspended = False
+            talk.opened += 1
 
     def flag(self, name: str, what: Literal["archived", "pinned"], on: bool) -> None:
         setattr(self.talk(name), what, on)
@@ -263,28 +324,29 @@ class Model:
             raise Refused("session_over")
         said = Said(text, position, name, at, user)
         self.delivered[name, key] = said
-        self._say(talk, said)
+        self._say(talk, said, now=at)
 
-    def _say(self, talk: Talk, *said: Said) -> None:
+    def _say(self, talk: Talk, *said: Said, now: int) -> None:
         talk.live += said
         talk.rows += said
         talk.redoable.clear()
-        times = [each.at_us for each in said if not each.summary]  # what is kept was said when it was said
+        # What is kept was said when it was said, but not later than now.
+        times = [min(each.at_us, now) for each in said if not each.summary]
         if times:
             talk.active_us = max(times) if talk.active_us is None else max(*times, talk.active_us)
 
     def take_in(self, name: str, said: Said) -> None:
         """A source has one message more, whatever became of its session here."""
-        self._say(self.talks[name], said)
+        self._say(self.talks[name], said, now=said.at_us)
 
     def edit(self, name: str, said: Said, text: str) -> None:
         self.talk(name)
         said.text = text
 
-    def _summary(self, text: str, home: str) -> Said:
+    def _summary(self, text: str, home: str, at: int) -> Said:
         """A summary; its position is nobody's business, but it has one of its own."""
         self.summaries += 1
-        return Said(text, -self.summaries, home, summary=True)
+        return Said(text, -self.summaries, home, at, summary=True)
 
     def rewind(self, name: str, said: Said) -> None:
         talk = self.talk(name)
@@ -307,7 +369,7 @@ class Model:
         for each in back:
             each.undone = False
 
-    def compact(self, name: str, summary: str, keep: int) -> None:
+    def compact(self, name: str, summary: str, keep: int, at: int) -> None:
         talk = self.talk(name)
         if talk.over:
             raise Refused("session_over")
@@ -315,7 +377,7 @@ class Model:
         if not [each for each in _there(talk.live) if not each.summary and each not in kept]:
             raise Refused("nothing_to_do")
         talk.live = []
-        self._say(talk, self._summary(summary, name), *kept)
+        self._say(talk, self._summary(summary, name, at), *kept, now=at)
 
     def compress(self, name: str, child: str, summary: str, keep: int, at: int) -> None:
         talk = self.talk(name)
@@ -326,19 +388,29 @@ class Model:
         kept = _kept(talk.live, keep)
         if keep and not [each for each in _there(talk.live) if not each.summary and each not in kept]:
             raise Refused("nothing_to_do")
+        for each in self.there():  # what a repair had made of it, before a person went back
+            if each.parent == name and each.kind == "continuation":
+                each.kind = "branch"
         made = Talk(child, talk.source, at, key=talk.key, parent=name, kind="continuation")
         self.talks[child] = made
         talk.goes_on = child
+        talk.opened += 1
         if talk.end is None:
             talk.end, talk.ended_us = "compression", at
         if talk.title is not None:
             self._name(made, self.next_title(talk.title))
-        self._say(made, self._summary(summary, child), *kept)
+        self._say(made, self._summary(summary, child, at), *kept, now=at)
         made.running, made.lease_us, made.since_us = talk.running, talk.lease_us, at
         made.suspended = talk.suspended
+        if talk.resume is not None:
+            made.mark(talk.resume, at, talk.restarts)
+        elif talk.suspended:
+            made.suspend(talk.restarts)
+        talk.resume, talk.restarts = None, 0
         self._waits_on(talk, made)
         if talk.running is not None:
             made.turns[talk.running] = ""
+            made.gateway = talk.gateway
             self._turn_over(talk, at, "carried")
         if talk.key is not None and self.led(talk.key).to == name:
             self.lead(talk.key, child)
@@ -356,7 +428,7 @@ class Model:
             Said(each.text, each.root, made if each.summary else each.home, each.at_us, each.user)
             for each in _there(talk.live)
         ]
-        self._say(other, *copies)
+        self._say(other, *copies, now=at)
         if lead:
             left = None if talk.key is None else self.known(self.led(talk.key).to)
             for each in (left, talk) if left is not None and left is not talk else (talk,):
@@ -395,6 +467,8 @@ class Model:
             raise Refused("turn_running")
         for each in gone:
             each.gave_up = each.waiting
+            above = self.talks.get(each.parent or "")
+            each.opened_before = 0 if above is None else above.opened
             each.deleted, each.waiting, each.left_keys = True, [], []
             each.had_title = each.title is not None and self.claims.get(each.title) == each.id
             if each.had_title and each.title is not None:
@@ -423,7 +497,7 @@ class Model:
             each.waiting = each.gave_up
             before = self.talks.get(each.parent or "")
             if each.kind == "continuation" and before is not None and not before.erased:
-                each.kind = "continuation" if before.goes_on == each.id else "branch"
+                each.kind = "continuation" if before.opened == each.opened_before else "branch"
             if each.had_title and each.title is not None and each.title not in self.claims:
                 self.claims[each.title] = each.id
             for key in each.left_keys:
@@ -487,10 +561,10 @@ class Model:
             talk = None
         if talk is None and led.closed not in FENCED:
             talk = self._recovered(key, source)
-        if talk is not None and not self._held_back(talk, at):
+        if talk is not None and not self._held_back(talk, key, at):
             rule = self._due(talk, at)
             if rule is not None:
-                self._reset(talk, key, rule, made, at)
+                self._reset(talk, key, rule, made, at, source)
                 return
         if talk is not None:
             self._open(talk)
@@ -507,25 +581,43 @@ class Model:
     def _recovered(self, key: str, source: str) -> Talk | None:
         """Of the chat's sessions the one that was in use last, if no end for good came after that."""
         ours = [each for each in self.there() if each.key == key]
-        ends = [each.ended_us for each in ours if each.hard and each.takes_messages and each.source == source]
-        standing = [
+        tips = [self.chain(each)[-1] for each in ours]
+        ours += [each for each in tips if each.key is None and each not in ours]
+        here = [
             each
             for each in ours
+            if each.takes_messages and (each.source == source or each.handoff.state == "completed")
+        ]
+        ends = [each.ended_us for each in here if each.hard]
+        standing = [
+            each
+            for each in here
             if not (each.hard or each.end in SETTLED)
-            and self.tip(each) is each
-            and each.takes_messages
-            and each.source == source
+            and self.chain(each)[-1] is each
             and each.in_use_us >= max(ends, default=each.in_use_us)
         ]
         return max(standing, key=lambda s: (bool(s.rows), s.in_use_us, s.started_us, s.id), default=None)
 
-    def _held_back(self, talk: Talk, at: int) -> bool:
-        return not talk.suspended and talk.runs(at)
+    def _held_back(self, talk: Talk, key: str, at: int) -> bool:
+        """Whether a turn, or work in the background, puts off whatever is due."""
+        if talk.suspended or self._expired(talk, at):
+            return False
+        return talk.runs(at) or any(
+            at - since < DAY and (gateway is None or self.run(gateway).deaths == deaths)
+            for (held, _), (since, gateway, deaths) in self.holds.items()
+            if held == key
+        )
+
+    def _expired(self, talk: Talk, at: int) -> bool:
+        """Whether it was to be gone on with, and nobody did for too long."""
+        return self.policy.mode != "none" and talk.resume is not None and at - talk.marked_us > FRESH
 
     def _due(self, talk: Talk, at: int) -> str | None:
         """The rule by which a chat begins anew now."""
         if talk.suspended:
             return "suspended"
+        if self._expired(talk, at):
+            return "resume_expired"
         last = talk.in_use_us
         idle = at > last + self.policy.idle_minutes * MINUTE
         if talk.last_turn is not None and talk.last_turn[0] <= last <= talk.last_turn[1]:
@@ -544,15 +636,15 @@ class Model:
             case _:
                 return "daily" if daily and idle else None
 
-    def _reset(self, talk: Talk, key: str, rule: str, made: str | None, at: int) -> None:
+    def _reset(self, talk: Talk, key: str, rule: str, made: str | None, at: int, source: str) -> None:
         waiting, talk.waiting = Talk("", "", 0, waiting=talk.waiting), []
         self._turn_over(talk, at)
         if not talk.over:
-            talk.end, talk.ended_us = "session_reset", at
+            talk.end, talk.ended_us, talk.resume = "session_reset", at, None
         if made is None:
             self.lead(key, None, rule)
             return
-        fresh = Talk(made, talk.source, at, key=key, parent=talk.id, kind="reset")
+        fresh = Talk(made, source, at, key=key, parent=talk.id, kind="reset")
         self.talks[made] = fresh
         if rule != "reset":
             self._waits_on(waiting, fresh)
@@ -566,20 +658,22 @@ class Model:
             self.talks[made] = Talk(made, source, at, key=key)
             self.lead(key, made)
         else:
-            self._reset(talk, key, "reset", made, at)
+            self._reset(talk, key, "reset", made, at, source)
         if title is not None:
             self._name(self.talks[made], title)
 
     def expire(self, at: int) -> int:
         """Every chat that is due begins anew at its next message; how many."""
         found = 0
-        for key in list(self.routes):
+        for key in sorted(self.routes):  # of two that lead to one session the first ends it
             talk = self.led_to(key)
             if self.policy.mode == "none" or talk is None or talk.hard or talk.waiting or talk.suspended:
                 continue
-            rule = None if self._held_back(talk, at) else self._due(talk, at)
+            if self._expired(talk, at):  # its chat's next message is told
+                continue
+            rule = None if self._held_back(talk, key, at) else self._due(talk, at)
             if rule is not None:
-                self._reset(talk, key, rule, None, at)
+                self._reset(talk, key, rule, None, at, talk.source)
                 found += 1
         return found
 
@@ -599,6 +693,8 @@ class Model:
     def close_key(self, key: str, at: int) -> None:
         led = self.led(key)
         left = self.known(led.to)
+        if left is not None:
+            left.waiting = []
         if left is not None and left.end is None and left.goes_on is None:
             left.end, left.ended_us = "superseded_by_repair", at
             self._turn_over(left, at)
@@ -614,7 +710,7 @@ class Model:
             raise Refused("suspended")
         return talk
 
-    def begin(self, name: str, turn: str, at: int) -> None:
+    def begin(self, name: str, turn: str, at: int, gateway: str | None = None) -> None:
         talk = self._taking_turns(name)
         if turn in talk.turns and talk.running != turn:
             raise Refused("turn_over")
@@ -622,15 +718,21 @@ class Model:
             raise Refused("turn_running")
         if talk.running == turn:
             raise Refused("turn_over")
+        if gateway is not None:
+            drain = self.run(gateway).drain
+            if drain is not None and at < drain[1]:
+                raise Refused("draining")
+            self.run(gateway).drain = None
         self._turn_over(talk, at, "lost")
         talk.waiting = [each for each in talk.waiting if each[0] != turn]
+        talk.gateway = gateway
         talk.running, talk.lease_us, talk.since_us = turn, at + LEASE, at
         talk.turns[turn] = ""
 
-    def next_turn(self, name: str, at: int) -> None:
+    def next_turn(self, name: str, at: int, gateway: str | None = None) -> None:
         talk = self.talk(name)
         if talk.waiting:
-            self.begin(name, talk.waiting[0][0], at)
+            self.begin(name, talk.waiting[0][0], at, gateway)
 
     def finish(self, name: str, turn: str, at: int) -> None:
         talk = self.talk(name)
@@ -641,13 +743,29 @@ class Model:
             raise Refused("turn_over")
         if ended is None:
             raise Refused("rule_broken", "deleted_session")
+        if ended == "done":
+            return
         if talk.running == turn:
             self._turn_over(talk, at, "done")
         else:
             talk.turns[turn] = "done"
+        talk.resume, talk.restarts = None, 0
+
+    def _where_its_chat_is(self, talk: Talk) -> Talk:
+        """Where a turn waits that is queued late: its chat may have gone on to another session since."""
+        to = None if talk.key is None or talk.goes_on is not None else self.led(talk.key).to
+        if to is None or (talk.key or "", talk.id) not in self.led_ever:
+            return talk
+        other = self.known(to)
+        while other is not None and other.goes_on is not None:
+            other = self.known(other.goes_on)
+        return talk if other is None or other.over or not other.takes_messages else other
 
     def enqueue(self, name: str, turn: str, lane: str) -> None:
-        talk = self._taking_turns(name)
+        asked = self.talk(name)
+        talk = self._taking_turns(self._where_its_chat_is(asked).id)
+        if turn in asked.queued:
+            return
         if turn in talk.queued:
             return
         if turn in talk.turns:
@@ -665,7 +783,11 @@ class Model:
     def stop(self, name: str, at: int) -> None:
         talk = self.talk(name)
         self._turn_over(talk, at, "interrupted")
-        talk.suspended = talk.suspended or not talk.over
+        if not (talk.suspended or talk.over):
+            talk.suspend(talk.restarts)
+
+    def run(self, name: str) -> Run:
+        return self.runs.setdefault(name, Run())
 
 
 def _there(said: Iterable[Said]) -> list[Said]:

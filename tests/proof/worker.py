@@ -17,6 +17,7 @@ from typing import Any
 
 from retold.domain.errors import RetoldError
 from retold.domain.session_source import SessionSource
+from retold.infrastructure.commands.gateway import Started
 from retold.infrastructure.engine import SessionEngine
 
 CRASHES = ("before", "committing", "after")
@@ -33,7 +34,9 @@ def answer(engine: SessionEngine, command: str, given: dict[str, Any]) -> dict[s
         return {"refused": refused.kind, "message": f"{refused.message} ({refused.hint})"}
     each_done = done if isinstance(done, list) else [done]
     positions = [position for each in each_done for position in getattr(each, "positions", ())]
+    offered = {"resume": sorted(each.session_id for each in done.resume)} if isinstance(done, Started) else {}
     return {
+        **offered,
         "session": getattr(done, "session_id", None),
         "positions": positions,
         "turn": getattr(done, "turn", None),
