@@ -106,6 +106,14 @@ def test_how_a_session_stands_is_said_in_words(
     assert (candidate.verdict, candidate.last_active_us) == (verdict, DAY)
 
 
+def test_what_the_key_leads_to_is_seen_though_it_has_no_key(story: Story) -> None:
+    story.talk("s", None, 1, source="cli", ended=2, end_reason="agent_close")
+    story.route(K, "s")
+
+    verdict = "the key leads here; ended (agent_close), may go on; no key"
+    assert Chats(story.world()).candidate(story.sessions["s"], K).verdict == verdict
+
+
 # --- what was passed over, and when -----------------------------------------------------------------------
 
 

@@ -15,17 +15,24 @@ from retold.domain.errors import RetoldError
 from retold.infrastructure.engine import open_home
 
 with open_home(sys.argv[1]) as engine:
+{before}
     print("ready", flush=True)
     sys.stdin.readline()
 {code}
 """
 
 
-def run_together(home: Path, codes: Sequence[str], *, timeout_s: float = 120) -> list[list[str]]:
-    """Run each code with `engine` open on `home`, all let go at once; what each printed, by lines."""
+def run_together(
+    home: Path, codes: Sequence[str], *, before: str = "pass", timeout_s: float = 120
+) -> list[list[str]]:
+    """Run each code with `engine` open on `home`, all let go at once; what each printed, by lines.
+
+    Args:
+        before: what each does before it says that it is ready.
+    """
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM.format(code=indent(dedent(code), "    ")), str(home)],
+            [sys.executable, "-c", _program(code, before), str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -46,3 +53,7 @@ def run_together(home: Path, codes: Sequence[str], *, timeout_s: float = 120) ->
         assert each.returncode == 0, err
         answers.append(out.split())
     return answers
+
+
+def _program(code: str, before: str) -> str:
+    return _PROGRAM.format(code=indent(dedent(code), "    "), before=indent(dedent(before), "    "))

@@ -351,12 +351,15 @@ class Home(RuleBasedStateMachine):
         name = (gone or [self.any_talk(pick)])[pick % max(1, len(gone))]
         self.do("undelete_session", {"session_id": name}, lambda m, _: m.undelete(name), by=by, crash=crash)
 
-    @rule(pick=number, by=writers)
-    def erase_deleted(self, pick: int, by: int) -> None:
+    @rule(pick=number, by=writers, crash=crashes)
+    def erase_deleted(self, pick: int, by: int, crash: str | None) -> None:
         gone = [each.id for each in self.model.talks.values() if each.deleted and not each.erased]
         if gone:
             name = gone[pick % len(gone)]
-            heard = self.writers[by].tell("erase_sessions", {"session_ids": [name], "reason": "asked for"})
+            given = {"session_ids": [name], "reason": "asked for"}
+            heard = self.writers[by].tell("erase_sessions", given, crash)
+            if heard == DIED:  # whoever comes next finishes it
+                heard = self.writers[(by + 1) % 3].tell("erase_sessions", given)
             assert "refused" not in heard, heard
             self.model.erase_session(name)
             self.last = None
@@ -419,9 +422,13 @@ class Home(RuleBasedStateMachine):
         if key in self.model.routes:
             self.do("close_key", {"key": key}, lambda m, _: m.close_key(key, at), by=by, crash=crash)
 
-    @rule(by=writers)
-    def expire(self, by: int) -> None:
+    @rule(by=writers, crash=st.sampled_from([None, None, None, *CRASHES]), spared=st.integers(0, 2))
+    def expire(self, by: int, crash: str | None, spared: int) -> None:
+        """Each chat is a save of its own: whoever dies on the way leaves the others to the next."""
         at = self.clock.now_us
+        writer = self.writers[by]
+        if crash is not None and isinstance(writer, Local):
+            writer.dies_in(crash, lambda: writer.engine.expire_due(at_us=at), spared=spared)
         self.do("expire_due", {}, lambda m, _: m.expire(at), by=by)
         self.last = None
 
@@ -535,8 +542,8 @@ class Home(RuleBasedStateMachine):
         told = rebuild(projector, list(projector.projections), compare=True)
         assert [each.differences for each in told] == [()] * len(told)
 
-    @rule(by=st.sampled_from([0, 1]), crash=crashes)
-    def import_more(self, by: int, crash: str | None) -> None:
+    @rule(by=st.sampled_from([0, 1]), crash=crashes, spared=st.integers(0, 2))
+    def import_more(self, by: int, crash: str | None, spared: int) -> None:
         """A Hermes home has one message more than the last time."""
         hermes = self.folder / "hermes"
         if not hermes.exists():
@@ -547,7 +554,7 @@ class Home(RuleBasedStateMachine):
         writer = self.writers[by]
         assert isinstance(writer, Local)
         if crash is not None:
-            writer.dies_in(crash, lambda: import_hermes(writer.engine, hermes))
+            writer.dies_in(crash, lambda: import_hermes(writer.engine, hermes), spared=spared)
         import_hermes(writer.engine, hermes)
         self.eyes.engine.projector.catch_up()
         found = self.asked("SELECT max(message) FROM source_messages")

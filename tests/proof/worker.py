@@ -43,13 +43,18 @@ def answer(engine: SessionEngine, command: str, given: dict[str, Any]) -> dict[s
     }
 
 
-def crash_at(engine: SessionEngine, moment: str, crash: Any) -> None:
-    """Let `crash` be called at a moment of the engine's next save."""
+def crash_at(engine: SessionEngine, moment: str, crash: Any, *, spared: int = 0) -> None:
+    """Let `crash` be called at a moment of the engine's next save; `spared`: so many saves go well before."""
     log = engine.event_log
     transaction = type(log).transaction
+    saves = iter(range(spared))
 
     @contextlib.contextmanager
     def crashing() -> Iterator[Any]:
+        if next(saves, None) is not None:
+            with transaction(log) as connection:
+                yield connection
+            return
         if moment == "before":
             crash()
         with transaction(log) as connection:

@@ -55,13 +55,17 @@ class Local:
 
         return told() if crash is None else self.dies_in(crash, told)
 
-    def dies_in(self, moment: str, work: Callable[[], Any]) -> Any:
-        """Do some work, and die at a moment of its first save; another engine takes this one's place."""
+    def dies_in(self, moment: str, work: Callable[[], Any], *, spared: int = 0) -> Any:
+        """Do some work, and die at a moment of a save; another engine takes this one's place.
+
+        Args:
+            spared: so many saves before it go well.
+        """
 
         def dies() -> None:
             raise Crash
 
-        crash_at(self.engine, moment, dies)
+        crash_at(self.engine, moment, dies, spared=spared)
         try:
             return work()
         except Crash:
