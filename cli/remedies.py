@@ -30,7 +30,7 @@ def route(chat: str, session: str, home: Path, as_json: bool) -> None:
     session is opened again however it ended, and what the chat led to before ends softly. Where the
     chat leads there already, that it is to stay so goes on record.
     """
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
         db = engine.state.reader()
         done = engine.lead_key(_key(db, chat), _session(db, session))
     _answer(done, _led(done), as_json=as_json)
@@ -49,7 +49,7 @@ def unroute(chat: str, home: Path, as_json: bool) -> None:
     CHAT is a routing key, or a unique part of one. Its next message begins a new session; the one that
     it led to ends softly, and what waits there will not run.
     """
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
         done = engine.close_key(_key(engine.state.reader(), chat))
     _answer(done, _led(done), as_json=as_json)
     if not as_json:
@@ -69,7 +69,7 @@ def continuation(session: str, home: Path, as_json: bool) -> None:
     SESSION is the one that does: an id, the beginning of one, or a title. The others stay, as branches;
     the chat follows.
     """
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
         done = engine.choose_continuation(_session(engine.state.reader(), session))
     _answer(done, {}, as_json=as_json)
     if not as_json:
@@ -87,7 +87,7 @@ def restore_identity(session: str, home: Path, as_json: bool) -> None:
     SESSION is an id, the beginning of one, or a title. What it lost is on record; a continuation bears
     what the session bears that it continues.
     """
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
         done = engine.restore_identity(_session(engine.state.reader(), session))
         key = engine.session(done.session_id).key
     _answer(done, {"session_key": key}, as_json=as_json)
@@ -109,7 +109,7 @@ def resolve_conflict(position: str, keep: Literal["ours", "theirs"], home: Path,
     """
     from .undo import position_of
 
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
         done = engine.resolve_conflict(position_of(position), keep)
     _answer(done, {"columns": done.columns, "keep": done.keep}, as_json=as_json)
     if not as_json:

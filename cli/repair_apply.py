@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ..domain.errors import RepairRefused, RetoldError, TwoHistories
-from ..domain.shell import shell_word
 from .asking import ask
 from .options import with_home
 from .output import emit_json
@@ -63,7 +62,8 @@ def apply(
     if wishes:
         question = f"Adopt {len(wishes)} orphaned session(s)?"
         ask(question, yes=yes, as_json=as_json, declined="Aborted — nothing was changed.")
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
+        _refuse_unready(engine, into)
         safe = Safe(home)
         results = []
         for each in wishes:
@@ -71,9 +71,10 @@ def apply(
             results.append(result)
             if not as_json:
                 put(*_lines(result, home))
-        carried = _carried(engine, into)
+        carried, failed = _carried(engine, into)
+    refused = EXIT_REFUSED if any(each.error is not None for each in results) else 0
     if as_json:
-        emit_json(_json(results, safe.backup, carried))
+        emit_json(_json(results, safe.backup, carried, failed))
     else:
         if wishes:
             put(
@@ -84,24 +85,38 @@ def apply(
             put(*_into_lines(carried))
         if safe.backup is not None:
             say([f"A backup from before lies in {safe.backup}"])
-    return EXIT_REFUSED if any(each.error is not None for each in results) else 0
+        if failed is not None:
+            raise failed.error
+    return refused if failed is None else failed.error.exit_code
+
+
+class Failed(Struct, frozen=True):
+    """What was done here was not carried into a Hermes home, and why."""
+
+    path: Path
+    error: RetoldError
 
 
 class Safe:
-    """A backup beside the home, taken once, before anything is changed; None where nothing was."""
+    """A backup beside the home, taken once, before anything is changed; None where nothing was.
+
+    What a kill left of an earlier one is removed, whether or not one is taken now.
+    """
 
     def __init__(self, home: Path) -> None:
+        from ..infrastructure.backup import BEFORE_REPAIR, sweep
+
         self._home = home
         self.backup: Path | None = None
+        sweep(home.parent, f"{home.name}{BEFORE_REPAIR}")
 
     def take(self) -> None:
         """Take it, unless that was done."""
         if self.backup is not None:
             return
-        from ..infrastructure.backup import BEFORE_REPAIR, back_up, sweep
+        from ..infrastructure.backup import BEFORE_REPAIR, back_up
         from .progress import progress_bar
 
-        sweep(self._home.parent, f"{self._home.name}{BEFORE_REPAIR}")
         stamp = time.strftime("%Y%m%d-%H%M%S")
         to = self._home.with_name(f"{self._home.name}{BEFORE_REPAIR}{stamp}")
         with progress_bar() as report:
@@ -126,12 +141,22 @@ def _adopted(engine: SessionEngine, wish: Wish, gap_seconds: float, safe: Safe) 
     return Result(wish, adopted=done)
 
 
-def _carried(engine: SessionEngine, into: Path | None) -> Carried | None:
+def _refuse_unready(engine: SessionEngine, into: Path | None) -> None:
+    if into is not None:
+        from ..infrastructure.exporters.hermes_repair import refuse_unready
+
+        refuse_unready(engine, into)
+
+
+def _carried(engine: SessionEngine, into: Path | None) -> tuple[Carried | None, Failed | None]:
     if into is None:
-        return None
+        return None, None
     from ..infrastructure.exporters.hermes_repair import carry_repairs
 
-    return carry_repairs(engine, into)
+    try:
+        return carry_repairs(engine, into), None
+    except RetoldError as error:
+        return None, Failed(into, error)
 
 
 def _lines(result: Result, home: Path) -> Iterator[str]:
@@ -139,9 +164,7 @@ def _lines(result: Result, home: Path) -> Iterator[str]:
         assert result.error is not None
         yield f"✗ {result.error.message}"
         if isinstance(result.error, TwoHistories):
-            again = f"retold sessions repair-routing --apply {shell_word(result.error.session_id)} --choose"
-            for each in result.error.candidates:
-                yield f"    {again} {shell_word(each)}{with_home(home)}"
+            yield from (f"    {each}{with_home(home)}" for each in result.error.ways)
         elif result.error.hint:
             yield f"    {result.error.hint}"
         return
@@ -171,7 +194,9 @@ def _into_lines(carried: Carried) -> Iterator[str]:
         yield from (f"  {each}" for each in carried.back)
 
 
-def _json(results: Sequence[Result], backup: Path | None, carried: Carried | None) -> dict[str, Any]:
+def _json(
+    results: Sequence[Result], backup: Path | None, carried: Carried | None, failed: Failed | None
+) -> dict[str, Any]:
     adopted = [each.adopted for each in results if each.adopted is not None]
     return {
         "adopted": [
@@ -199,13 +224,28 @@ def _json(results: Sequence[Result], backup: Path | None, carried: Carried | Non
         "repaired": len(adopted),
         "asked": len(results),
         "backup": None if backup is None else str(backup),
-        "into": None
-        if carried is None
-        else {
-            "path": carried.path,
-            "done": carried.done,
-            "refused": carried.refused,
-            "backup": carried.backup,
-            "back": carried.back,
-        },
+        "into": _into_json(carried, failed),
+    }
+
+
+def _into_json(carried: Carried | None, failed: Failed | None) -> dict[str, Any] | None:
+    if failed is not None:
+        why = failed.error
+        error = {"kind": why.kind, "message": why.message, "hint": why.hint}
+        return {
+            "path": str(failed.path),
+            "done": [],
+            "refused": [],
+            "backup": None,
+            "back": [],
+            "error": error,
+        }
+    if carried is None:
+        return None
+    return {
+        "path": carried.path,
+        "done": carried.done,
+        "refused": carried.refused,
+        "backup": carried.backup,
+        "back": carried.back,
     }

@@ -22,10 +22,10 @@ def undo(position: str, home: Path, as_json: bool) -> None:
     """Take a change back.
 
     POSITION is any event of it (120 or #120): what was saved together is undone together. Titles,
-    archive, pins, ends, resets, routes, rewinds, repairs and deletions can be undone, unless later
-    events build on them: those are named. An undo can be undone.
+    archive, pins, ends, stops, resets, routes, rewinds, repairs and deletions can be undone, unless
+    later events build on them: those are named. An undo can be undone.
     """
-    with writing(home) as engine:
+    with writing(home, upkeep=False) as engine:
         done = engine.undo(position_of(position))
     if as_json:
         emit_json(

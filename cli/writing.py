@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def writing(home: Path) -> Iterator[SessionEngine]:
+def writing(home: Path, *, upkeep: bool = True) -> Iterator[SessionEngine]:
     """The engine of `home`, its projections caught up; upkeep that is due is done after the command.
+
+    Args:
+        upkeep: false for a command that mends or takes back: it changes what it names and nothing else.
 
     Raises:
         NoSuchHome: there is none; it is not made. LogDamaged, NeedsUpgrade, NoRoom, StoreBusy, …
@@ -25,4 +28,5 @@ def writing(home: Path) -> Iterator[SessionEngine]:
     with open_home(home) as engine:
         engine.projector.catch_up()
         yield engine
-        engine.maintain_if_due()
+        if upkeep:
+            engine.maintain_if_due()

@@ -8,7 +8,7 @@ a key that moved forward, and a person's own reset, /resume or handoff, are soun
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -184,10 +184,14 @@ def _left_by_reset(lead: Lead) -> RouteFacts | None:
 
 
 def routed_to_ended(chats: Chats) -> Iterator[Finding]:
-    """A key leads to a session that ended hard."""
+    """A key leads to a session that ended hard.
+
+    It came to lead there after the end, or an import says so. Where a session ends for good here, its
+    key stays, and the chat's next message begins a new one by rule: that is no fault (FIELD_CASES A1).
+    """
     for lead in chats.leads:
         target = lead.target
-        if is_hard(target.end_reason):
+        if is_hard(target.end_reason) and not _ended_since(lead):
             others = [s for s in chats.members(lead.key) if s.id != target.id]
             yield Finding(
                 kind="routed_to_ended",
@@ -199,6 +203,12 @@ def routed_to_ended(chats: Chats) -> Iterator[Finding]:
                 remedy=_onward(chats, lead.key, target, target.ended_us or target.started_us),
                 facts={"leads_to": target.id, "ended_us": target.ended_us or 0},
             )
+
+
+def _ended_since(lead: Lead) -> bool:
+    """Whether the session ended after the key was led to it by a decision here."""
+    ended = lead.target.ended_position
+    return lead.route.cause != "import" and ended is not None and ended > lead.route.position
 
 
 def dangling_route(chats: Chats) -> Iterator[Finding]:
@@ -301,7 +311,7 @@ def identity_lost(chats: Chats) -> Iterator[Finding]:
                 detail=f"{session.id} bore the key {session.lost_key} and has lost it.",
                 evidence=evidence_of(session),
                 candidates=(chats.candidate(session, session.lost_key),),
-                remedy=_restore(session.id),
+                remedy=_given_back(chats, session),
             )
 
 
@@ -317,13 +327,13 @@ def stranded(chats: Chats) -> Iterator[Finding]:
             continue
         named = [chats.world.sessions[donor_id] for donor_id in record.donor_ids]
         facts: dict[str, str | int] = {"claims": len(named)}
-        remedy = _adopt(orphan.id, "--from SESSION")
+        remedy = _adopt_for(chats, orphan, [each.key for each in named], "--from SESSION")
         key = None
         outside: list[Candidate] = []
         rivals: list[SessionFacts] = []
         if record.adoptable and record.donor_id is not None:
             key = record.session_key
-            remedy = _adopt(orphan.id, "--choose SESSION" if went_on(chats, key, orphan) else "")
+            remedy = _adopt_for(chats, orphan, [key])
             detail = f"Only {record.donor_id} can be what it goes on from ({record.evidence})."
             facts["evidence"] = record.evidence
         elif record.reason == CONTESTED:
@@ -347,7 +357,7 @@ def stranded(chats: Chats) -> Iterator[Finding]:
                     detail += f" Further up, {ancestor.id} bears one: adopt its parent first."
                     chain = chats.chain(orphan)
                     first = chain[chain.index(ancestor) - 1]
-                    remedy = _adopt(first.id, "--choose SESSION" if went_on(chats, key, first) else "")
+                    remedy = _adopt_for(chats, first, [key])
         else:
             detail = "No session with a key fell quiet when it began."
             nearest = donors.last_before(orphan)
@@ -359,16 +369,18 @@ def stranded(chats: Chats) -> Iterator[Finding]:
                 how = f"fell quiet {needed_s} s before it began; outside the window"
                 outside = [Candidate(nearest.id, how, nearest.last_active_us)]
                 if [donor.id for donor in donors.within(orphan, needed_s)] == [nearest.id]:
-                    remedy = _adopt(orphan.id, f"--max-gap-seconds {needed_s}")
+                    remedy = _adopt_for(chats, orphan, [nearest.key], f"--max-gap-seconds {needed_s}")
         if orphan.lost_key is not None:
-            remedy = _restore(orphan.id)
+            remedy = _given_back(chats, orphan)
+        givers = [*named, *(each for each in rivals if each.key is not None)]
         yield Finding(
             kind="stranded",
             key=key,
             session_id=orphan.id,
             detail=f"{orphan.id} has messages but no key to be found by. {detail}",
             evidence=evidence_of(orphan, *named),
-            candidates=(*(chats.candidate(each, each.key) for each in (*named, *rivals)), *outside),
+            candidates=(*(chats.candidate(each, each.key) for each in givers), *outside),
+            rivals=tuple(chats.candidate(each) for each in rivals if each.key is None),
             remedy=remedy,
             facts=facts,
         )
@@ -462,12 +474,30 @@ def _adopt(session_id: str, how: str) -> str:
     return " ".join(filter(None, ("retold sessions repair-routing --apply", shell_word(session_id), how)))
 
 
+def _adopt_for(chats: Chats, orphan: SessionFacts, keys: Iterable[str | None], how: str = "") -> str:
+    """Give a session one of these keys; where the chat went on elsewhere, a person says which goes on."""
+    elsewhere = any(went_on(chats, key, orphan) for key in keys)
+    return _adopt(orphan.id, " ".join(filter(None, (how, "--choose SESSION" if elsewhere else ""))))
+
+
 def _lead(key: str, session: SessionFacts) -> str:
     return f"retold sessions route {shell_word(key)} {shell_word(session.id)}"
 
 
 def _unroute(key: str) -> str:
     return f"retold sessions unroute {shell_word(key)}"
+
+
+def _given_back(chats: Chats, session: SessionFacts) -> str:
+    """Give a session the key that it lost: where its chat jumped back from it, by what mends that, too."""
+    record = chats.records.get(session.id)
+    if record is not None and record.adoptable and record.session_key == session.lost_key:
+        for lead in (each for each in chats.leads if each.key == session.lost_key):
+            for last_us, owner in lead.rivals()[:1]:
+                if owner.id == session.id:
+                    again_us = chats.world.activity.first_after(lead.target.id, last_us)
+                    return _back_to(chats, lead.key, owner, lead.target, undecided=again_us is not None)
+    return _restore(session.id)
 
 
 def _restore(session_id: str) -> str:

@@ -257,18 +257,22 @@ class OrphanChanged(RepairRefused):
 
 
 class TwoHistories(RepairRefused):
-    """The chat was written to in two sessions; `candidates` are those that could go on."""
+    """The chat was written to in two sessions; `candidates` are those that could go on.
+
+    `ways` is a command for each, as the repair was asked for and with the choice in it.
+    """
 
     kind = "two_histories"
 
-    def __init__(self, session_id: str, candidates: tuple[str, ...], hint: str) -> None:
+    def __init__(self, session_id: str, candidates: tuple[str, ...], ways: tuple[str, ...]) -> None:
         super().__init__(
             f"{session_id} was not adopted: its chat has two histories, and went on in {candidates[-1]}"
             " since; a person must say which goes on",
-            hint=hint,
+            hint=" or: ".join(ways),
         )
         self.session_id = session_id
         self.candidates = candidates
+        self.ways = ways
 
 
 class NotUndoable(RuleBroken):

@@ -27,6 +27,8 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     Attributes:
         session_id: the session that it is about; of a jump, the one that the chat belongs to.
+        candidates: of one that is stranded, whose key it could take.
+        rivals: sessions without a key that could take it instead.
         facts: ids, times (`…_us`) and numbers for whoever words it; `detail` holds no times.
         remedy: a command that exists.
     """
@@ -38,7 +40,13 @@ class Finding(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     evidence: tuple[int, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    rivals: tuple[Candidate, ...] = ()
     facts: dict[str, str | int] = {}
+
+    @property
+    def weighed(self) -> tuple[Candidate, ...]:
+        """Every session that it names beside its own."""
+        return (*self.candidates, *self.rivals)
 
 
 def concerns(finding: Finding, session_ids: Container[str | None]) -> bool:
@@ -48,5 +56,5 @@ def concerns(finding: Finding, session_ids: Container[str | None]) -> bool:
     """
     outside = finding.facts.get("last_keyed")
     return finding.session_id in session_ids or any(
-        each.session_id in session_ids and each.session_id != outside for each in finding.candidates
+        each.session_id in session_ids and each.session_id != outside for each in finding.weighed
     )

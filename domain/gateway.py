@@ -44,7 +44,9 @@ class Gateway(msgspec.Struct, frozen=True):
 
     Attributes:
         running: it started and did not stop since; `started`: it ever did.
+        left_clean: its last stop was one that it chose, and nothing was left running.
         resumed_us: when its latest starts had sessions to resume: what the loop guard counts.
+        offered: sessions that its last start was given to go on with; `offered_us`: when.
         channels: home channels by platform.
         deaths: how often it was started again after a stop that it had not chosen.
     """
@@ -54,6 +56,9 @@ class Gateway(msgspec.Struct, frozen=True):
     running: bool = False
     started: bool = False
     started_us: int = 0
+    left_clean: bool = False
+    offered: frozenset[str] = frozenset()
+    offered_us: int = 0
     drain: Drain | None = None
     resumed_us: tuple[int, ...] = ()
     channels: dict[str, HomeChannel] = {}
@@ -125,11 +130,16 @@ def evolve(state: Gateway, version: int, payload: object, at_us: int) -> Gateway
                 "started": True,
                 "started_us": at_us,
                 "deaths": state.deaths + died,
+                "offered": frozenset[str](),
             }
         case e.GatewayStopped():
-            changes = {"running": False}
+            changes = {"running": False, "left_clean": payload.clean}
         case e.RecoveryRan() if payload.resumed or payload.loop:
-            changes = {"resumed_us": (*state.resumed_us, at_us)[-_KEPT:]}
+            changes = {
+                "resumed_us": (*state.resumed_us, at_us)[-_KEPT:],
+                "offered": frozenset(payload.resumed),
+                "offered_us": at_us,
+            }
         case e.SettingChanged(name="drain", value=None):
             changes = {"drain": None}
         case e.SettingChanged(name="drain"):

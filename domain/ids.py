@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from . import events as e
-from .errors import BadIdentifier
-from .text import scrub
+from .errors import BadIdentifier, BadUsage
+from .text import is_blank, is_unseen, scrub, seen
 
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn around what is shown after them."""
+PEER_IDS: Final = ("session_key", "chat_id", "chat_type", "thread_id", "user_id", "profile_name")
+"""The columns of a session that name a place, a person or a profile."""
 _LONGEST: Final = 255
 """Bytes of a file's name: a session's id may stand in one."""
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
@@ -27,7 +28,7 @@ def refuse_unsafe_session(session_id: str) -> None:
     why = None
     if shown is not None:
         why = "it holds control characters or no valid text"
-    elif not session_id:
+    elif is_blank(session_id):
         why = "it is empty"
     elif session_id == ".":
         why = "it is a path"
@@ -67,13 +68,33 @@ def refuse_unsafe_identity(identity: e.SessionCreated) -> None:
     Raises:
         BadIdentifier: one of them is a path, or holds control characters.
     """
-    for name in ("source", "session_key", "chat_id", "chat_type", "thread_id", "user_id"):
-        refuse_unsafe_peer(f"a session's {name}", getattr(identity, name))
+    refuse_unsafe_peers("a session's", {name: getattr(identity, name) for name in ("source", *PEER_IDS)})
+    if identity.parent_session_id is not None:
+        refuse_unsafe_session(identity.parent_session_id)
+
+
+def refuse_unsafe_peers(whose: str, named: Mapping[str, str | None]) -> None:
+    """`refuse_unsafe_peer` for each of the words that name a place and a person; others are no ids.
+
+    Raises:
+        BadIdentifier: one of them is a path, or holds control characters.
+    """
+    for name, value in named.items():
+        if name in PEER_IDS or name in ("source", "platform"):
+            refuse_unsafe_peer(f"{whose} {name}", value)
+
+
+def refuse_blank_key(key: str | None) -> None:
+    """Refuse an idempotency key that names nothing: whatever came under it would be one and the same.
+
+    Raises:
+        BadUsage: it is blank.
+    """
+    if key is not None and is_blank(key):
+        raise BadUsage("an idempotency key cannot be blank", hint="give another, or none")
 
 
 def _shown(value: str) -> str | None:
     """A text that holds what cannot be seen, as it can be shown; None for any other."""
     readable, broken = scrub(value)
-    if not broken and not _UNSEEN.search(value):
-        return None
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", readable)
+    return seen(readable) if broken or is_unseen(value) else None

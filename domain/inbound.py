@@ -28,7 +28,7 @@ def usable(update: Update) -> Update:
 
     Raises:
         BadUsage: it has no platform or no id, or one of them is no text.
-        BadIdentifier: the chat's id is a path, or holds control characters.
+        BadIdentifier: the platform or the chat's id is a path, or holds control characters.
     """
     for name in ("platform", "chat_id", "id"):
         value = getattr(update, name)
@@ -37,7 +37,8 @@ def usable(update: Update) -> Update:
                 f"an update's {name} may be a str, not {type(value).__name__}",
                 hint=f"pass text, also where a platform has numbers: {name}=str(…); nothing was written",
             )
-    refuse_unsafe_peer("an update's chat_id", update.chat_id)
+    for name in ("platform", "chat_id"):
+        refuse_unsafe_peer(f"an update's {name}", getattr(update, name))
     if is_blank(update.platform) or is_blank(update.id):
         raise BadUsage("an update needs a platform and an id", hint="nothing was written")
     return Update(scrub(update.platform)[0], scrub(update.chat_id)[0], scrub(update.id)[0], edit=update.edit)

@@ -75,7 +75,7 @@ def session_key(
     if not parts:
         return head
     plain = ":".join(parts)
-    if _is_whole(plain) and _read(peer.platform, peer.chat_type, plain) == parts:
+    if _is_plain(peer.platform, peer.chat_type, plain, parts):
         return f"{head}:{plain}"
     return f"{head}::" + ":".join(_escaped(part) for part in parts)
 
@@ -182,12 +182,30 @@ def describe(key: str, *, user_id: str | None = None, thread_id: str | None = No
     return ", ".join(words)
 
 
-def _is_whole(plain: str) -> bool:
-    return all(plain.split(":"))
+def _is_plain(platform: str, chat_type: str, plain: str, parts: tuple[str, ...]) -> bool:
+    """Whether a plain join can be told from the escaped form, and reads back as the parts."""
+    told_apart = all(plain.split(":")) or _delivery(platform, chat_type, plain) is not None
+    return told_apart and _read(platform, chat_type, plain) == parts
+
+
+def _delivery(platform: str, chat_type: str, plain: str) -> tuple[str, ...] | None:
+    """How a webhook's join is read; None for any other.
+
+    A delivery's chat is `webhook:<route>:<delivery>`, where the sender chooses what the delivery is
+    called, with any number of ':'; who speaks is `webhook:<route>`, of the same route.
+    """
+    if (platform, chat_type) != ("webhook", "webhook") or not plain.startswith("webhook:"):
+        return None
+    chat, found, route = plain.rpartition(":webhook:")
+    person = f"webhook:{route}"
+    return (chat, person) if found and route and chat.startswith(f"{person}:") else (plain,)
 
 
 def _read(platform: str, chat_type: str, plain: str) -> tuple[str, ...]:
     """The one way to read a plain join; with more parts than a chat has, all is the chat id."""
+    delivery = _delivery(platform, chat_type, plain)
+    if delivery is not None:
+        return delivery
     known = _IDS_WITH_COLONS.get(platform, _PIECE)
     parts: list[str] = []
     at = 0

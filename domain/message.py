@@ -20,6 +20,10 @@ STRUCTURED: Final = "\0json:"
 ROLES: Final = ("user", "assistant", "tool", "system")
 """Who speaks in a conversation here; a store that was imported may know others."""
 Json: TypeAlias = list[Any] | dict[str, Any]
+_ENCODED: Final = re.compile(
+    r"\s*data:[\w.+-]*(?:/[\w.+-]*)?(?:\s*;\s*[\w.+-]+=[^;,]{0,100})*\s*;\s*base64,", re.IGNORECASE
+)
+"""How a text begins that is a file's bytes."""
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89abAB]")
 TEXTS: Final = (
     "content",
@@ -303,8 +307,6 @@ def _attachments(given: object, where: str) -> tuple[list[Attachment], bool]:
             )
         path = values["path"]
         path, one = _text(os.fspath(path) if isinstance(path, os.PathLike) else path, "a path", where)
-        if _is_encoded(path):
-            raise _bytes("an attachment's path", where)
         kind, two = _text(values["kind"], "an attachment's kind", where)
         text, three = (
             (None, False)
@@ -323,6 +325,9 @@ def _attachments(given: object, where: str) -> tuple[list[Attachment], bool]:
 
 def _text(value: object, name: str, where: str) -> tuple[str, bool]:
     if isinstance(value, str):
+        refuse_encoded(value, name, where)
+        if name == "api_content" and "base64" in value and holds_bytes(json_given(value)):
+            raise _bytes(name, where)
         return scrub(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise _bytes(name, where)
@@ -332,6 +337,9 @@ def _text(value: object, name: str, where: str) -> tuple[str, bool]:
 def _text_or_json(value: object, mark: str, name: str, where: str) -> tuple[str, bool]:
     """A text, or a list or dict as JSON after `mark`; both without lone surrogates, written or escaped."""
     if isinstance(value, str):
+        refuse_encoded(value, name, where)
+        if name == "content" and value.startswith(mark) and holds_bytes(json_given(value[len(mark) :])):
+            raise _bytes(name, where)
         if value.startswith(mark) and _ESCAPED_SURROGATE.search(value):
             text, broken = scrub(_unescaped(value, mark))
             return (text, True) if broken else scrub(value)
@@ -392,7 +400,29 @@ def _is_file(value: object) -> bool:
 
 
 def _is_encoded(text: str) -> bool:
-    return text.startswith("data:") and ";base64," in text[:200]
+    return _ENCODED.match(text) is not None
+
+
+def refuse_encoded(text: str, name: str, where: str) -> None:
+    """Refuse a text that is a file's bytes.
+
+    Raises:
+        BytesRefused.
+    """
+    if _is_encoded(text):
+        raise _bytes(name, where)
+
+
+def refuse_no_json(name: str, text: str | None) -> None:
+    """Refuse a text where a JSON object should stand.
+
+    Raises:
+        BadUsage.
+    """
+    if text is not None and not isinstance(json_given(text), dict):
+        raise BadUsage(
+            f"{name} is the text of a JSON object, not '{scrub(text)[0][:60]}'", hint="nothing was written"
+        )
 
 
 def _count(value: object, where: str) -> int | None:

@@ -83,6 +83,53 @@ def after_start(
     return events
 
 
+class Others(msgspec.Struct, frozen=True):
+    """The other gateways of a home, as a start finds them.
+
+    Attributes:
+        living: those that run.
+        cut_off: those that do not, and whose last run did not end as one that was chosen: a stop that left
+            work undone, or a crash that a lease which lapsed tells of.
+        stopped: those that were stopped, and left nothing undone.
+        offered: sessions that the last start of a living one was given to go on with, and when.
+    """
+
+    living: frozenset[str] = frozenset()
+    cut_off: frozenset[str] = frozenset()
+    stopped: frozenset[str] = frozenset()
+    offered: dict[str, int] = {}
+
+
+def left_to_others(state: Session, *, gateway: str, served: bool, others: Others, at_us: int) -> bool:
+    """Whether somebody else sees to a session, so that a start of `gateway` leaves it as it is.
+
+    That is who runs a turn in it, the living gateway that ran the last one or was given it to go on with,
+    and of those in which no gateway ran one whoever serves its platform where this one does not.
+    """
+    runs = state.turns
+    if runs.running is not None:
+        return runs.gateway != gateway and runs.runs_at(at_us)
+    offered_us = others.offered.get(state.id)
+    if offered_us is not None and offered_us >= (runs.before or (0, 0))[0]:
+        return True
+    if runs.gateway is None:
+        return bool(others.living) and not served
+    return runs.gateway != gateway and runs.gateway in others.living
+
+
+def left_clean(state: Session, *, gateway: str, clean: bool, first: bool, others: Others) -> bool:
+    """Whether what was active in a session shortly before a start was not cut off.
+
+    Args:
+        clean: this gateway's own last stop was one that it chose.
+        first: it never started before. Where others did, there was nothing of its own to be cut off.
+    """
+    ran = state.turns.gateway
+    if ran is None:
+        return clean or (first and bool(others.living or others.stopped) and not others.cut_off)
+    return clean if ran == gateway else ran in others.stopped
+
+
 def _active(last_active_us: int | None, at_us: int) -> bool:
     return last_active_us is not None and last_active_us >= at_us - ACTIVE_WITHIN_US
 

@@ -15,6 +15,8 @@ from .context import taken_back
 from .ends import COMPRESSION, SESSION_RESET, SUPERSEDED
 from .errors import BuiltOn, NotUndoable
 from .events import Payload, Recorded
+from .marks import Marks
+from .marks import evolve as marked
 from .requeuing import again, given_up, given_up_as, queued_again, takes
 from .settling import is_same_row, is_settling, put_back
 from .undoable import why_not
@@ -27,18 +29,21 @@ _ROUTES: Final = (e.SessionRerouted, e.RouteClosed)
 _IDENTITIES: Final = (e.IdentityLost, e.IdentityRestored)
 _SHOWN: Final = (e.MessagesRewound, e.MessagesRestored, e.MessagesCompacted)
 _DELETIONS: Final = (e.SessionDeleted, e.SessionUndeleted)
+_RESUMES: Final = (e.ResumeMarked, e.ResumeCleared)
 _BUILDS: Final[dict[tuple[type[Payload], ...], tuple[type[Payload], ...]]] = {
     _TITLES: _TITLES,
     (e.SessionTitled,): (e.SessionTitled,),
     _ARCHIVES: _ARCHIVES,
     _PINS: _PINS,
-    (e.SessionEnded, e.SessionReset): (*_ENDS, e.SessionCompressed),
+    (e.SessionEnded, e.SessionReset): (*_ENDS, e.SessionCompressed, e.SessionSuspended),
     (e.SessionReopened,): (*_ENDS, e.SessionCompressed, e.MessageAppended),
     (e.SessionCompressed,): (*_ENDS, e.SessionCompressed),
     _ROUTES: _ROUTES,
     _IDENTITIES: (*_IDENTITIES, e.SessionCompressed),
     _SHOWN: (*_SHOWN, e.MessageAppended, e.SessionCompressed),
     _DELETIONS: (*_DELETIONS, e.PayloadsErased),
+    (e.SessionSuspended,): (e.SessionSuspended, e.SessionReopened, e.SessionCompressed),
+    _RESUMES: (*_RESUMES, e.SessionSuspended),
     (e.SessionCreated,): (
         e.MessageAppended,
         e.SessionTitled,
@@ -51,10 +56,7 @@ _BUILDS: Final[dict[tuple[type[Payload], ...], tuple[type[Payload], ...]]] = {
     ),
 }
 """For each kind of event, which later ones of its stream build on it."""
-_LEFT: Final = (e.QueueCleared, e.ResumeCleared)
-"""What a save may hold that no event of its own kind takes back: a queue that was cleared is queued again."""
-
-UNDOABLE: Final[tuple[type[Payload], ...]] = (*_LEFT, *(kind for kinds in _BUILDS for kind in kinds))
+UNDOABLE: Final[tuple[type[Payload], ...]] = (e.QueueCleared, *(kind for kinds in _BUILDS for kind in kinds))
 """Kinds of events that have a reverse wherever they stand; of some others it depends on their save."""
 
 
@@ -78,7 +80,7 @@ class Was(msgspec.Struct, frozen=True):
     end: End = End()
     key: str | None = None
     lost_key: str | None = None
-    suspended: e.SessionSuspended | None = None
+    marks: Marks = Marks()
 
 
 class Led(msgspec.Struct, frozen=True):
@@ -178,11 +180,12 @@ def _refuse(told: Told) -> None:
         if not known:
             raise NotUndoable(
                 f"{name} holds what cannot be undone: #{each.position} {each.topic.partition('.')[0]}",
-                hint="renaming, archiving, pinning, ends, resets, routes, rewinds, repairs and deletions can",
+                hint="titles, archive, pins, ends, stops, resets, routes, rewinds, repairs and deletions can",
             )
 
 
 def _refuse_built_on(told: Told) -> None:
+    _refuse_erased(told)
     built: dict[int, str] = {}
     for each in told.saved:
         kinds = next((later for kinds, later in _BUILDS.items() if isinstance(each.payload, kinds)), ())
@@ -209,6 +212,17 @@ def _refuse_built_on(told: Told) -> None:
         )
 
 
+def _refuse_erased(told: Told) -> None:
+    for each in told.saved:
+        for later in told.after.get(each.stream, ()):
+            if isinstance(each.payload, _DELETIONS) and isinstance(later.payload, e.PayloadsErased):
+                raise NotUndoable(
+                    f"what the save of #{told.position} is about was erased since (#{later.position}):"
+                    " nothing is left to be put back",
+                    hint="a backup from before may hold it: retold restore DIR",
+                )
+
+
 _NAMED: Final = 5
 
 
@@ -227,6 +241,11 @@ def _was(events: Iterable[Recorded]) -> Was:
 
 
 def _told(state: Was, event: Recorded) -> Was:
+    told = _changed(state, event)
+    return msgspec.structs.replace(told, marks=marked(told.marks, event.payload, event.at_us))
+
+
+def _changed(state: Was, event: Recorded) -> Was:
     match event.payload:
         case e.SessionCreated() as p:
             return Was(
@@ -242,12 +261,8 @@ def _told(state: Was, event: Recorded) -> Was:
             return msgspec.structs.replace(state, pinned=isinstance(event.payload, e.SessionPinned))
         case e.IdentityLost(now=now) | e.IdentityRestored(now=now) if "session_key" in now:
             return _identified(state, event.payload, now["session_key"])
-        case e.SessionReopened():
-            return msgspec.structs.replace(state, end=_ended(state.end, event), suspended=None)
-        case e.SessionEnded() | e.SessionReset() | e.SessionCompressed():
+        case e.SessionReopened() | e.SessionEnded() | e.SessionReset() | e.SessionCompressed():
             return msgspec.structs.replace(state, end=_ended(state.end, event))
-        case e.SessionSuspended() as p:
-            return msgspec.structs.replace(state, suspended=p)
         case _:
             return state
 
@@ -302,13 +317,12 @@ def _session(
                 yield _deleted_again(stream, before, erase_after_us)
             case _:
                 pass
-    suspended = now.suspended
-    for step in _end(stream, now.end, was.end) if now.end != was.end else ():
+    marks = now.marks
+    stopped = marks.suspended is not None and was.marks.suspended is None
+    for step in _end(stream, now.end, was.end, stopped=stopped):
         yield step
-        if isinstance(step.payload, e.SessionReopened):
-            suspended = None
-    if was.suspended is not None and suspended is None:
-        yield Step(stream, was.suspended)
+        marks = marked(marks, step.payload, 0)
+    yield from _marks(stream, marks, was.marks)
     if now.title != was.title:
         yield Step(stream, was.title)
     if now.archived != was.archived:
@@ -365,16 +379,35 @@ def _identity(stream: str, payload: e.IdentityLost | e.IdentityRestored, was: Wa
         yield Step(stream, e.IdentityRestored(had, now))
 
 
-def _end(stream: str, now: End, was: End) -> Iterable[Step]:
-    """The end that stood before, at its own time."""
+def _marks(stream: str, now: Marks, was: Marks) -> Iterable[Step]:
+    """The marks that stood before; a stop that did not stand is gone by now."""
+    if was.suspended is not None and now.suspended is None:
+        stop = e.SessionSuspended("stuck" if was.suspended == "stuck" else "stop", was.restarts)
+        yield Step(stream, stop)
+        now = marked(now, stop, 0)
+    if was.resume is None and now.resume is not None:
+        yield Step(stream, e.ResumeCleared("undo"))
+    elif was.resume is not None and (now.resume, now.marked_us) != (was.resume, was.marked_us):
+        yield Step(stream, e.ResumeMarked(was.resume, was.restarts), was.marked_us)
+
+
+def _end(stream: str, now: End, was: End, *, stopped: bool) -> Iterable[Step]:
+    """The end that stood before, at its own time.
+
+    Args:
+        stopped: a stop stands that did not stand before: only an opening takes it back.
+    """
+    if now == was and not stopped:
+        return
     if not was.stands:
         yield Step(stream, e.SessionReopened())
         return
-    if was.reason == COMPRESSION and was.successor is not None and now.successor != was.successor:
+    renamed = now.successor != was.successor
+    if stopped or (now.hard and not was.hard and not renamed):
+        yield Step(stream, e.SessionReopened())
+    if was.reason == COMPRESSION and was.successor is not None and (stopped or renamed):
         yield Step(stream, e.SessionCompressed(was.successor, was.ended_at), was.at_us)
         return
-    if now.hard and not was.hard:
-        yield Step(stream, e.SessionReopened())
     yield Step(stream, e.SessionEnded(was.reason, was.hard, was.ended_at), was.at_us)
 
 

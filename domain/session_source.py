@@ -10,6 +10,7 @@ import msgspec
 from .errors import BadIdentifier, BadUsage
 from .ids import refuse_unsafe_peer
 from .keys import Linked, Peer, session_key
+from .message import json_given
 from .text import is_blank, scrub
 
 _IDS: Final = (
@@ -195,6 +196,19 @@ class SessionSource(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self, **{name: False if isinstance(getattr(self, name), bool) else None for name in changing}
         )
+
+
+def refuse_unsafe_origin(whose: str, origin_json: str | None) -> None:
+    """Refuse an origin whose ids no source may bear. A text that is no JSON object holds none.
+
+    Raises:
+        BadIdentifier: one of them is a path, or holds control characters.
+    """
+    values = json_given(origin_json)
+    if isinstance(values, dict):
+        for name in (*_IDS, "guild_id"):
+            value = values.get(name)
+            refuse_unsafe_peer(f"{whose} origin: {name}", value if isinstance(value, str) else None)
 
 
 def conversation(platform: str, name: str, caller: str) -> SessionSource:

@@ -19,6 +19,7 @@ import msgspec
 
 from . import events as e
 from .errors import BadUsage, QueueFull, RuleBroken, TurnRunning
+from .message import refuse_encoded
 from .text import is_blank, scrub
 
 Lane = Literal["slot", "overflow"]
@@ -142,9 +143,11 @@ def queue(
 
     Raises:
         QueueFull: as many wait as may. BadUsage: there is nothing to be said, or it is no text.
+        BytesRefused: it is a file's bytes.
     """
     if _says_nothing(text):
         raise BadUsage(f"session {session_id}: a turn that is queued needs a text", hint="/queue <prompt>")
+    refuse_encoded(text, "a turn's text", f"session {session_id}")
     before = slot(state) if lane == "slot" else None
     if before is None and len(state.waiting) >= cap:
         raise QueueFull(session_id, cap)

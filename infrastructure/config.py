@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 NAME = "config.yaml"
+_YEARS_S = 36_500 * 86_400
+"""A hundred years in seconds: no time is longer, so that none overflows."""
 
 
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,10 +40,10 @@ class ResetLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["none", "idle", "daily", "both", "daily_and_idle", "daily-and-idle"] | None = None
     at_hour: Annotated[int, Meta(ge=0, le=23)] | None = None
     """The hour of the daily reset, in the zone of `timezone`."""
-    idle_minutes: Annotated[float, Meta(gt=0)] | None = None
+    idle_minutes: Annotated[float, Meta(gt=0, le=36_500 * 1_440)] | None = None
     notify: bool | None = None
     notify_exclude_platforms: list[str] | None = None
-    bg_process_max_age_hours: Annotated[float, Meta(ge=0)] | None = None
+    bg_process_max_age_hours: Annotated[float, Meta(ge=0, le=876_000)] | None = None
 
 
 class ResetSettings(ResetLevel, frozen=True, forbid_unknown_fields=True):
@@ -62,18 +65,18 @@ class PlatformSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`agent:`."""
 
-    gateway_auto_continue_freshness: Annotated[float, Meta(ge=0)] = 3600
+    gateway_auto_continue_freshness: Annotated[float, Meta(ge=0, le=_YEARS_S)] = 3600
     """Seconds after which a cut off conversation is no longer gone on with by itself; 0: it never is."""
-    restart_drain_timeout: Annotated[float, Meta(ge=0)] = 0
+    restart_drain_timeout: Annotated[float, Meta(ge=0, le=30 * 86_400)] = 0
     """Seconds that a stop waits for running turns."""
 
 
 class RestartLoopGuard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`gateway.restart_loop_guard:`."""
 
-    max_restarts: Annotated[int, Meta(ge=0)] = 3
+    max_restarts: Annotated[int, Meta(ge=0, le=16)] = 3
     """So many starts within the window, and the last one resumes nothing; 0: every start may."""
-    window_seconds: Annotated[float, Meta(gt=0)] = 60
+    window_seconds: Annotated[float, Meta(gt=0, le=_YEARS_S)] = 60
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,10 +171,12 @@ def load_config(home: Path) -> Config:
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "it is no YAML"
         raise BadConfig(f"{path}{where}: {problem}", hint="mend the line") from error
+    except ValueError as error:  # a number of thousands of digits, a day that no month has
+        raise BadConfig(f"{path}: {error}", hint="mend the value") from error
     if value is None:
         return Config()
     try:
-        config = msgspec.convert(value, Config)
+        config = msgspec.convert(_bounded(value), Config)
     except msgspec.ValidationError as error:
         problem = _spelled_out(value, str(error))
         where, hint = _place(text, problem)
@@ -196,33 +201,50 @@ _VALUES = {
     "compression": "compression holds in_place",
     "compression.in_place": "compression.in_place is true or false",
     "agent": "agent holds gateway_auto_continue_freshness and restart_drain_timeout",
-    "agent.gateway_auto_continue_freshness": "agent.gateway_auto_continue_freshness is a number of seconds",
-    "agent.restart_drain_timeout": "agent.restart_drain_timeout is a number of seconds",
+    "agent.gateway_auto_continue_freshness": "agent.gateway_auto_continue_freshness is a number of seconds"
+    " from 0 to 3153600000",
+    "agent.restart_drain_timeout": "agent.restart_drain_timeout is a number of seconds from 0 to 2592000",
     "gateway": "gateway holds restart_loop_guard",
     "gateway.restart_loop_guard": "gateway.restart_loop_guard holds max_restarts and window_seconds",
-    "gateway.restart_loop_guard.max_restarts": "max_restarts is a whole number, 0 for no guard",
-    "gateway.restart_loop_guard.window_seconds": "window_seconds is a number of seconds above 0",
+    "gateway.restart_loop_guard.max_restarts": "max_restarts is a whole number from 0 to 16, 0 for no guard",
+    "gateway.restart_loop_guard.window_seconds": "window_seconds is a number of seconds above 0"
+    " and at most 3153600000",
     "queue": "queue holds cap",
     "queue.cap": "queue.cap is a whole number from 1 to 10000",
     "sessions": "sessions holds erase_after, stale_after_days, auto_prune, retention_days,"
     " min_interval_hours, vacuum_after_prune and min_vacuum_interval_days",
-    "sessions.erase_after": "sessions.erase_after is a number of days, 0 or more",
-    "sessions.stale_after_days": "sessions.stale_after_days is a number of days above 0",
+    "sessions.erase_after": "sessions.erase_after is a number of days from 0 to 36500",
+    "sessions.stale_after_days": "sessions.stale_after_days is a number of days above 0 and at most 36500",
     "sessions.auto_prune": "sessions.auto_prune is true or false",
-    "sessions.retention_days": "sessions.retention_days is a number of days above 0",
-    "sessions.min_interval_hours": "sessions.min_interval_hours is a number of hours, 0 or more",
+    "sessions.retention_days": "sessions.retention_days is a number of days above 0 and at most 36500",
+    "sessions.min_interval_hours": "sessions.min_interval_hours is a number of hours from 0 to 876000",
     "sessions.vacuum_after_prune": "sessions.vacuum_after_prune is true or false",
-    "sessions.min_vacuum_interval_days": "sessions.min_vacuum_interval_days is a number of days, 0 or more",
+    "sessions.min_vacuum_interval_days": "sessions.min_vacuum_interval_days is a number of days"
+    " from 0 to 36500",
     "session_reset": "session_reset holds mode, at_hour, idle_minutes, notify, notify_exclude_platforms,"
     " bg_process_max_age_hours and chat_types",
     "session_reset.mode": "session_reset.mode is none, idle, daily, both or daily_and_idle",
     "session_reset.at_hour": "session_reset.at_hour is an hour from 0 to 23",
-    "session_reset.idle_minutes": "session_reset.idle_minutes is a number above 0",
+    "session_reset.idle_minutes": "session_reset.idle_minutes is a number above 0 and at most 52560000",
+    "session_reset.bg_process_max_age_hours": "session_reset.bg_process_max_age_hours is a number of hours"
+    " from 0 to 876000",
     "group_sessions_per_user": "group_sessions_per_user is true or false",
     "thread_sessions_per_user": "thread_sessions_per_user is true or false",
     "platforms": "platforms holds, by a platform's name, session_reset, group_sessions_per_user,"
     " thread_sessions_per_user and session_dir",
 }
+
+
+def _bounded(value: Any, within: tuple[Any, ...] = ()) -> Any:
+    """A value in which each number can be held against bounds: one that is none, or is endless, is text."""
+    if any(value is each for each in within):
+        return None
+    if isinstance(value, dict):
+        return {name: _bounded(each, (*within, value)) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_bounded(each, (*within, value)) for each in value]
+    is_endless = isinstance(value, int) and abs(value) >= 1 << 63
+    return f"{value}" if is_endless or (isinstance(value, float) and not isfinite(value)) else value
 
 
 def _spelled_out(value: Any, problem: str) -> str:

@@ -162,7 +162,7 @@ def _ours(
                 hint="try again; nothing was written",
             )
         case apsw.FullError():
-            return NoRoom(f"no room to write {what}: {error}", hint=_FREE)
+            return NoRoom(f"no room to write {what}: {words(error)}", hint=_FREE)
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return NoRoom(
                 f"{what} cannot be opened or written: {error}",
@@ -179,6 +179,14 @@ def _ours(
             return NoRoom(f"{what} could not be read or written: {error}", hint="check the disk")
         case _:
             return None
+
+
+def words(error: apsw.Error) -> str:
+    """What an error says; a copy that fails says "not an error" where the disk is full."""
+    said = str(error)
+    if "not an error" not in said:
+        return said
+    return "the disk is full" if isinstance(error, apsw.FullError) else type(error).__name__
 
 
 _FREE = "nothing was written; free some space and try again"

@@ -187,6 +187,35 @@ def to_recover(db: Connection, gateway: str, active_since_us: int) -> list[Chat]
     return [Chat(*row) for row in rows]
 
 
+def started_besides(db: Connection, gateway: str) -> list[str]:
+    """The other gateways that ever started."""
+    rows = db.execute(
+        "SELECT DISTINCT gateway FROM gateway_runs WHERE gateway != ? ORDER BY gateway", (gateway,)
+    )
+    return [row[0] for row in rows]
+
+
+def fell_silent(db: Connection, gateway: str, at_us: int) -> bool:
+    """Whether a gateway let the lease of a turn lapse, and gave no sign of life in any session since."""
+    row = db.execute(
+        """
+        SELECT max(lease_until_us) FROM sessions
+        WHERE turn_gateway = ? AND running_turn IS NOT NULL AND lease_until_us <= ?
+        """,
+        (gateway, at_us),
+    ).fetchone()
+    if row is None or row[0] is None:
+        return False
+    since = db.execute(
+        """
+        SELECT 1 FROM sessions WHERE turn_gateway = ? AND (last_active_us > ? OR turn_since_us > ?
+          OR (running_turn IS NOT NULL AND lease_until_us > ?)) LIMIT 1
+        """,
+        (gateway, row[0], row[0], at_us),
+    ).fetchone()
+    return since is None
+
+
 def run_by(db: Connection, gateway: str) -> list[str]:
     """Sessions in a turn that `gateway` runs, and those it marked when it began to run dry."""
     rows = db.execute(

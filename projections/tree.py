@@ -115,12 +115,15 @@ def _below(db: Connection, session_id: str, seen: set[str]) -> list[str]:
         at = path[-1]
 
 
-def continuations(db: Connection, session_id: str) -> list[str]:
-    """What a session goes on as: one, where nothing is amiss."""
-    rows = db.execute(
-        "SELECT id FROM sessions WHERE parent_session_id = ? AND parent_kind = 'continuation' ORDER BY id",
-        (session_id,),
-    )
+def continuations(db: Connection, session_id: str, *, deleted: bool = False) -> list[str]:
+    """What a session goes on as: one, where nothing is amiss.
+
+    Args:
+        deleted: also what was deleted, and may come back.
+    """
+    of = "SELECT id FROM {} WHERE parent_session_id = :parent AND parent_kind = 'continuation'"
+    tables = ("sessions", "deleted_sessions") if deleted else ("sessions",)
+    rows = db.execute(f"{' UNION '.join(map(of.format, tables))} ORDER BY 1", {"parent": session_id})
     return [row[0] for row in rows]
 
 

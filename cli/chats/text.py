@@ -219,7 +219,7 @@ def _chosen(answer: Answer) -> tuple[list[Moment], int]:
         return moments, 0
     about = {answer.session_id}
     for finding in answer.findings:
-        about |= {finding.session_id, *(each.session_id for each in finding.candidates)}
+        about |= {finding.session_id, *(each.session_id for each in finding.weighed)}
     must = [each for each in moments if each.session_id in about]
     rest = [each for each in moments if each.session_id not in about]
     kept = must[-_MOST_MOMENTS:] + rest[len(rest) - max(_MOST_MOMENTS - len(must), 0) :]
@@ -233,7 +233,7 @@ def _chosen(answer: Answer) -> tuple[list[Moment], int]:
 def _passed_over(answer: Answer, names: dict[str, str], width: int) -> Iterator[str]:
     target = None if answer.route is None else answer.route.session_id
     others = [each for each in answer.candidates if each.session_id not in (target, answer.session_id)]
-    about = {each.session_id for finding in answer.findings for each in finding.candidates}
+    about = {each.session_id for finding in answer.findings for each in finding.weighed}
     about |= {finding.session_id or "" for finding in answer.findings}
     latest = sorted(
         others,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...domain import turns
 from ...domain.context import copied
+from ...domain.errors import NoSuchMessage
 from ...domain.events import Event, Payload, TitledBy, TurnQueued, session_stream
 from ...domain.session import Session
 from ...domain.titles import clean_title
@@ -42,6 +43,7 @@ class BranchCommands(ToldCommands):
 
         Raises:
             NoSuchSession, SessionExists, TitleTaken, BadTitle.
+            NoSuchMessage: no message of the context is `upto` or before it.
         """
         wanted = None if title is None else clean_title(title)
 
@@ -49,7 +51,7 @@ class BranchCommands(ToldCommands):
             read_at = self.head().position
             state = self.session(session_id)
             at = self.at(at_us)
-            made = usable(branch_id or new_session_id(at))
+            made = usable(new_session_id(at) if branch_id is None else branch_id)
             self.refuse_existing(made)
             stream = session_stream(made)
             events = [event(stream, 1, state.branch(), at)]
@@ -76,6 +78,10 @@ class BranchCommands(ToldCommands):
             for each in lines(db, state.id)
             if each.visibility == "live" and (upto is None or each.id <= upto)
         ]
+        if upto is not None and not live:
+            raise NoSuchMessage(
+                f"session {state.id} has no message up to #{upto} in its context", hint="nothing was written"
+            )
         said = self.said(db, [each.id for each in live])
         return [(copied(said[each.id][0], each), said[each.id][1]) for each in live]
 

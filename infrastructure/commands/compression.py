@@ -53,7 +53,7 @@ class CompressionCommands(ToldCommands):
         def decision() -> Saved:
             state = self.session(session_id)
             at = self.at(at_us)
-            child = usable(continuation_id or new_session_id(at))
+            child = usable(new_session_id(at) if continuation_id is None else continuation_id)
             compressed = state.compress(child, why)
             self.refuse_existing(child)
             kept = keeping(state)

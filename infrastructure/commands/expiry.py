@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from functools import cached_property
 
 import msgspec
@@ -23,7 +24,12 @@ from .resets import NEVER_ASKED, Asked, ResetCommands
 
 
 class Expired(Saved, frozen=True):
-    """A session that its policy ended while nobody wrote: its chat's next message begins a new one."""
+    """A session that its policy ended while nobody wrote: its chat's next message begins a new one.
+
+    Attributes:
+        hook_error: what went wrong in the turn before the reset; None where nothing did. Without positions
+            the session was not ended here: another did that meanwhile, or somebody wrote.
+    """
 
     key: str = ""
     rule: e.ResetRule = "idle"
@@ -55,8 +61,14 @@ class ExpiryCommands(ResetCommands):
             )
         return known
 
-    def due_reset(self, led: Route, state: Session, policy: Policy, at_us: int) -> tuple[Due | None, bool]:
-        """The reset of a session that is due, and whether something holds it up for now."""
+    def due_reset(
+        self, led: Route, state: Session, policy: Policy, at_us: int, told: Collection[str] = ()
+    ) -> tuple[Due | None, bool]:
+        """The reset of a session that is due, and whether something holds it up for now.
+
+        Args:
+            told: sessions that had their turn before it, by this very command.
+        """
         if state.marks.suspended is not None:
             return Due("suspended"), False
         if policy.mode == "none":
@@ -76,14 +88,16 @@ class ExpiryCommands(ResetCommands):
             return None, False
         hours = policy.bg_process_max_age_hours
         holds = blocking(led.holds, at_us, hours, lambda name: self.gateway(name).deaths)
-        return found, state.turns.runs_at(at_us) or state.id in self._asking or holds is not None
+        asked = state.id not in told and self._is_asked(state.id)
+        return found, state.turns.runs_at(at_us) or asked or holds is not None
 
     def expire_due(self, *, at_us: int | None = None) -> list[Expired]:
         """End every session whose reset is due though nobody writes; for a watcher, every few minutes.
 
         Each is one save of its own: the SessionReset, and the key leads nowhere until the chat's next
         message, which begins a new session and is told of the reset. A session that a turn, work in
-        the background or a message that waits holds up is left for later.
+        the background or a message that waits holds up is left for later. One whose agent had its turn
+        (`before_reset`) and could not save all of it is in the answer, with `hook_error`, in any case.
         """
         at = self.at(at_us)
         levels: list[ResetLevel] = [self.config.session_reset]
@@ -108,13 +122,16 @@ class ExpiryCommands(ResetCommands):
         return False
 
     def _expire(self, key: str, at_us: int) -> Expired | None:
+        asked: dict[str, Due] = {}
+
         def decision(told: dict[str, Due]) -> Expired | Asked | None:
+            asked.update(told)
             led = self.named_route(key)
             state = self.led_to(led)
             if state is None or state.hard_end or state.turns.waiting:
                 return None
             platform, chat_type, _ = split_key(key) or (state.source, state.chat_type or "dm", ())
-            due, held = self.due_reset(led, state, self.reset_policy(platform, chat_type), at_us)
+            due, held = self.due_reset(led, state, self.reset_policy(platform, chat_type), at_us, told)
             due = told.get(state.id, due)
             if due is None or held or due.rule in NEVER_ASKED:
                 return None
@@ -128,6 +145,9 @@ class ExpiryCommands(ResetCommands):
             return Expired(state.id, self.save_events(events), key=key, rule=due.rule)
 
         found, failed = self.after_a_turn(decision)
+        if found is None and failed is not None:
+            session_id, due = next(iter(asked.items()))
+            return Expired(session_id, (), key=key, rule=due.rule, hook_error=failed)
         return found if found is None else msgspec.structs.replace(found, hook_error=failed)
 
     @cached_property

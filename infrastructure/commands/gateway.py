@@ -20,11 +20,12 @@ from ...domain.errors import BadUsage, NoRoom
 from ...domain.events import Event, Payload
 from ...domain.gateway import DRAIN, MAIN, Drain, Gateway
 from ...domain.marks import Marks
-from ...domain.restarts import Resume, StopReason
+from ...domain.restarts import Others, Resume, StopReason
 from ...domain.session import Session
 from ...domain.session import evolve as follow
 from ...domain.text import is_blank, scrub
 from ...projections import gateway as told
+from ...projections.base import Connection
 from ..decisions import Saved, event
 from ..log import Condition
 from ..streams import inbox_stream
@@ -32,7 +33,14 @@ from .maintenance import MaintenanceCommands
 from .turns import TurnCommands
 
 MARKER = ".clean_shutdown"
-_ROUTED = (e.SessionRerouted.topic, e.RouteClosed.topic)
+_SETTLED = (
+    e.SessionRerouted.topic,
+    e.RouteClosed.topic,
+    e.GatewayStarted.topic,
+    e.GatewayStopped.topic,
+    e.RecoveryRan.topic,
+)
+"""What must not move while a start decides: where chats lead, and which gateways live."""
 
 
 class Started(Saved, frozen=True):
@@ -70,8 +78,10 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
         """Begin to serve chats: find what was cut off, mark it, and say what is to be gone on with.
 
         A gateway's name is run by one process at a time: whatever it ran before counts as cut off, and
-        after an unclean stop what it held (`hold`) holds no reset up any more. Upkeep
-        that is due is done first; what it could not do stops no start.
+        after an unclean stop what it held (`hold`) holds no reset up any more. What another gateway ran
+        is looked at only where that one does not live: it was stopped, never started, or let the lease of
+        a turn lapse and was not heard of since. Upkeep that is due is done first; what it could not do
+        stops no start.
 
         Args:
             platforms: those that are served; sessions of others keep their marks for another start.
@@ -235,8 +245,9 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
 
     def _start_over(self, name: str, stream: str, platforms: list[str], clean: bool, at_us: int) -> Started:
         read_at = self.head().position
-        db = self.caught_up("transcripts", "routing")
+        db = self.caught_up("transcripts", "routing", "gateway")
         runs = self.gateway(name)
+        others = self._others(db, name, at_us)
         window_us = int(self.config.agent.gateway_auto_continue_freshness * 1_000_000)
         found = _Found()
         events: list[Event] = []
@@ -245,8 +256,14 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
                 continue
             found.looked_at.add(chat.session_id)
             state = self.session(chat.session_id)
+            served = not platforms or state.source in platforms
+            if restarts.left_to_others(state, gateway=name, served=served, others=others, at_us=at_us):
+                continue
+            sound = restarts.left_clean(
+                state, gateway=name, clean=clean, first=not runs.started, others=others
+            )
             said = restarts.after_start(
-                state, gateway=name, clean=clean, last_active_us=chat.last_active_us, at_us=at_us
+                state, gateway=name, clean=sound, last_active_us=chat.last_active_us, at_us=at_us
             )
             events += self.turn_events(state, said, at_us)
             found.add(state, _after(state, said, at_us), chat.key, platforms, window_us, at_us)
@@ -260,7 +277,7 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
             found.resume.clear()
         mine = [e.GatewayStarted(clean, platforms), *found.recovery(loop), *_own_drain_lifted(runs)]
         events = [event(stream, n, each, at_us) for n, each in enumerate(mine, runs.version + 1)] + events
-        positions = self.save_events(events, condition=Condition(read_at, topics=_ROUTED))
+        positions = self.save_events(events, condition=Condition(read_at, topics=_SETTLED))
         return Started(
             "",
             positions,
@@ -270,6 +287,25 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
             tuple(found.suspended),
             found.passed_over,
             loop,
+        )
+
+    def _others(self, db: Connection, name: str, at_us: int) -> Others:
+        """How the other gateways of the home stand."""
+        living: list[Gateway] = []
+        cut_off: list[str] = []
+        stopped: list[str] = []
+        for other in map(self.gateway, told.started_besides(db, name)):
+            if other.running and not told.fell_silent(db, other.name, at_us):
+                living.append(other)
+            elif not other.running and other.left_clean:
+                stopped.append(other.name)
+            else:
+                cut_off.append(other.name)
+        return Others(
+            frozenset(each.name for each in living),
+            frozenset(cut_off),
+            frozenset(stopped),
+            {session_id: each.offered_us for each in living for session_id in each.offered},
         )
 
     @contextlib.contextmanager

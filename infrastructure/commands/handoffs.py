@@ -15,9 +15,11 @@ from ...domain.errors import BadUsage, NoHomeChannel
 from ...domain.events import Event, Payload
 from ...domain.gateway import MAIN, HomeChannel
 from ...domain.handoff import Handoff
+from ...domain.ids import refuse_unsafe_peers
 from ...domain.recovery import refuse_run_of_its_own
 from ...domain.route import Route
 from ...domain.session import Session
+from ...domain.session_source import refuse_unsafe_origin
 from ...domain.text import is_blank, scrub
 from ...projections import gateway as told
 from ...projections.chat_facts import keys_of
@@ -148,6 +150,7 @@ class HandoffCommands(Commands):
         Raises:
             HandoffRefused: this gateway does not hold the handoff (any more), or the key is no chat's of
             the platform that was asked. BadUsage: an unknown field.
+            BadIdentifier: an id of the place is a path, or holds control characters.
             SessionOver: it was compressed meanwhile; the error names its continuation.
         """
         unknown = peer.keys() - set(_PEER)
@@ -156,6 +159,8 @@ class HandoffCommands(Commands):
                 f"a handoff knows no {', '.join(sorted(unknown)) or 'blank key'}",
                 hint=f"key, {', '.join(_PEER)}",
             )
+        refuse_unsafe_peers("a handoff's", peer)
+        refuse_unsafe_origin("a handoff's", peer.get("origin_json"))
         place = scrub(key)[0]
 
         def decision() -> HandedOff:

@@ -14,6 +14,8 @@ from ...domain.removal import DAY_US
 from ...domain.retention import SWEPT_REASON, is_due, refuse_no_retention, why_kept
 from ...domain.text import scrub
 from ...projections.retention import ghosts, left_open, silent_conversations
+from ..backup import BEFORE_REPAIR
+from ..backup import sweep as sweep_backups
 from ..decisions import event
 from ..erasing import is_pending
 from ..maintenance import optimise_index, vacuum
@@ -86,6 +88,7 @@ class MaintenanceCommands(RemovalCommands):
         pending = due.pending
         if is_pending(self.home):
             pending = self.sweep()
+        sweep_backups(self.home.parent, f"{self.home.name}{BEFORE_REPAIR}")
         left |= dict.fromkeys(pending, "another process reads from before an erasure")
         optimised = optimise_index(self.projector)
         freed = self._vacuum(at, bool(pruned or due.sessions))

@@ -21,6 +21,7 @@ from ...domain.errors import (
     VersionConflict,
 )
 from ...domain.events import Event, session_stream
+from ...domain.ids import refuse_blank_key
 from ...domain.message import ENRICHED, Json, Message, changed, content_kept, enriched, message_of, said
 from ...domain.session import Session
 from ...domain.text import is_blank, scrub
@@ -117,6 +118,8 @@ class MessageCommands(ToldCommands):
     ) -> Appended:
         if len(named) != len(messages):
             raise BadUsage("each message has a key, or None in its place", hint="nothing was written")
+        for key in named:
+            refuse_blank_key(key)
         given = [message_of(each) for each in messages]
         names = [None if key is None else scrub(key)[0] for key in named]
         keys = [None if name is None else self._key(session_id, name) for name in names]

@@ -294,6 +294,8 @@ class RemedyCommands(RepairCommands):
     ) -> Settled:
         """Settle what was changed both here and in a source: `position` is the event that found it.
 
+        Where a key is led to the source's session, what waits in ours waits on there.
+
         Raises:
             NoSuchThing: no conflict stands at this position. TitleTaken, …: their value cannot stand here.
         """
@@ -312,6 +314,8 @@ class RemedyCommands(RepairCommands):
             if keep == "theirs":
                 for payload in self._their_values(conflict, told):
                     batch.add(conflict.stream, version, payload)
+                if told.kind == "route":
+                    self._takes_along(batch, told)
             settled_now = e.SourceRowChanged(told.kind, told.row, {})
             batch.add(conflict.stream, version, settled_now)
             events = [*self._taken_titles(conflict, batch), *batch.events]
@@ -320,11 +324,22 @@ class RemedyCommands(RepairCommands):
             positions = self.save_events(events, condition=moved)
             about = conflict.session_id if conflict.stream.startswith("session:") else ""
             undoable = all(
-                each.payload == settled_now or isinstance(each.payload, UNDOABLE) for each in events
+                each.payload == settled_now
+                or isinstance(each.payload, UNDOABLE)
+                or (isinstance(each.payload, e.TurnQueued) and each.payload.moved_from is not None)
+                for each in events
             )
             return Settled(about, positions, tuple(told.conflicts), keep, undoable)
 
         return self.decide(decision)
+
+    def _takes_along(self, batch: Batch, told: e.SourceRowChanged) -> None:
+        """What waits where a key led goes along to where the source leads it, if anything runs there."""
+        led = self.route(told.row)
+        left = self.known_session(led.session_id)
+        to = self.known_session(str(told.changes.get("session_id")))
+        if left is not None and to is not None and left.id != to.id and not to.over:
+            batch.queue(left, to)
 
     def _their_values(self, conflict: Recorded, told: e.SourceRowChanged) -> list[Payload]:
         """The source's values, as events of their kinds."""

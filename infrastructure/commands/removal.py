@@ -31,6 +31,7 @@ class Deleted(Saved, frozen=True):
         keys: chats that led to one of them and lead nowhere now.
         erased: whether it is gone for good already.
         pending: files that hold the text until their readers leave.
+        cleared: turns that waited in one of them, and will not run.
     """
 
     sessions: tuple[str, ...] = ()
@@ -39,6 +40,7 @@ class Deleted(Saved, frozen=True):
     keys: tuple[str, ...] = ()
     erased: bool = False
     pending: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
 
 
 class Undeleted(Saved, frozen=True):
@@ -115,7 +117,9 @@ class RemovalCommands(ErasureCommands):
             topics = (e.SessionCreated.topic, e.SessionRerouted.topic)
             condition = Condition(read_at, tuple(session_stream(each) for each in gone), topics)
             saved = self.save_events(events, condition=condition)
-            return Deleted(session_id, saved, tuple(gone), until_us, messages, tuple(keys))
+            waited = [each.payload for each in events if isinstance(each.payload, e.QueueCleared)]
+            cleared = tuple(turn for each in waited for turn in each.turns)
+            return Deleted(session_id, saved, tuple(gone), until_us, messages, tuple(keys), cleared=cleared)
 
         done = self.decide(decision)
         self._due_us = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from ...domain import events as e
 from ...domain import turns
@@ -22,6 +23,7 @@ from ..log import Condition
 from ..streams import route_stream
 from .base import Commands
 
+GAP_SECONDS = 900.0
 MOVES = (e.SessionCreated.topic, e.IdentityLost.topic, e.IdentityRestored.topic)
 """What can make another session claim the same key, or give it."""
 
@@ -41,6 +43,25 @@ class Adopted(Saved, frozen=True):
     leads_to: str | None = None
     left: str | None = None
     evidence: tuple[str, ...] = ()
+
+
+class Asked(NamedTuple):
+    """What a person said of a repair, so that a command that is named says it again."""
+
+    orphan_id: str
+    donor: str | None
+    choose: str | None
+    gap_seconds: float
+
+    def again(self, *, donor: str | None = None, choose: str | None = None) -> str:
+        """The command, and what else is to be said."""
+        said = ["retold sessions repair-routing --apply", shell_word(self.orphan_id)]
+        if self.gap_seconds != GAP_SECONDS:
+            said.append(f"--max-gap-seconds {self.gap_seconds:g}")
+        for option, value in (("--from", donor or self.donor), ("--choose", choose or self.choose)):
+            if value is not None:
+                said.append(f"{option} {shell_word(value)}")
+        return " ".join(said)
 
 
 class Batch:
@@ -81,7 +102,7 @@ class RepairCommands(Commands):
         choose: str | None = None,
         reported: tuple[str | None, str | None] | None = None,
         key: str | None = None,
-        gap_seconds: float = 900,
+        gap_seconds: float = GAP_SECONDS,
         at_us: int | None = None,
         before_saving: Callable[[], object] | None = None,
     ) -> Adopted:
@@ -113,7 +134,8 @@ class RepairCommands(Commands):
             orphan = self.session(orphan_id)
             db = self.state.reader()
             known = world(db, gap_seconds=gap_seconds, sources=chat_sources(db, session_id=orphan_id))
-            giver, evidence = self._giver(known, orphan, donor, reported)
+            asked = Asked(orphan_id, donor, choose, gap_seconds)
+            giver, evidence = self._giver(known, orphan, asked, reported)
             its = giver.key
             if its is None or key not in (None, its):
                 raise OrphanChanged(orphan_id)
@@ -124,7 +146,7 @@ class RepairCommands(Commands):
             verify(orphan, giver, its, own_profile=known.profile or "default")
             wrong = self.known_session(led.session_id)
             tip = self.tip_of(orphan)
-            goes_on = self._who_goes_on(known, orphan, tip, wrong, choose)
+            goes_on = self._who_goes_on(known, orphan, tip, wrong, asked)
             sides = Sides(*platform_sides(db, giver.id, orphan_id))
             told = tuple(because(orphan, giver, evidence, sides, choose))
             batch = Batch(self.at(at_us))
@@ -155,10 +177,14 @@ class RepairCommands(Commands):
         self,
         known: World,
         orphan: Session,
-        named: str | None,
+        asked: Asked,
         reported: tuple[str | None, str | None] | None,
     ) -> tuple[Session, Evidence]:
+        named = asked.donor
         record = next((each for each in repair_records(known) if each.orphan_id == orphan.id), None)
+        done = None if reported is None or reported[1] != orphan.key else self.known_session(reported[0])
+        if done is not None and done.key == orphan.key is not None:
+            return done, "lineage"  # it stands already, whoever did it
         if reported is not None and (
             record is None or not record.adoptable or (record.donor_id, record.session_key) != reported
         ):
@@ -174,7 +200,7 @@ class RepairCommands(Commands):
         before = None if orphan.parent_id is None else self.known_session(orphan.parent_id)
         if orphan.key is not None and before is not None and before.key == orphan.key:
             return before, "lineage"
-        raise self._not_adoptable(orphan, record)
+        raise self._not_adoptable(orphan, record, asked)
 
     def _refuse_donor(self, known: World, orphan: Session, giver: Session) -> None:
         facts = known.sessions.get(orphan.id)
@@ -191,11 +217,10 @@ class RepairCommands(Commands):
                 hint="name a session of the same platform",
             )
 
-    def _not_adoptable(self, orphan: Session, record: Record | None) -> RepairRefused:
+    def _not_adoptable(self, orphan: Session, record: Record | None, asked: Asked) -> RepairRefused:
         if orphan.key is not None:
             return RepairRefused(f"{orphan.id} bears the key {orphan.key}", hint="nothing was written")
-        word = shell_word(orphan.id)
-        hint = f"if you know better: retold sessions repair-routing --apply {word} --from SESSION"
+        hint = f"if you know better: {asked.again(donor='SESSION')}"
         why = "it is no session that lost a key" if record is None else record.reason
         return RepairRefused(f"{orphan.id} cannot be adopted: {why}", hint=hint)
 
@@ -224,9 +249,10 @@ class RepairCommands(Commands):
         orphan: Session,
         tip: Session,
         wrong: Session | None,
-        choose: str | None,
+        asked: Asked,
     ) -> Session | None:
         """The session that the key is to lead to; None for none."""
+        choose = asked.choose
         ours = {orphan.id, tip.id}
         if wrong is not None and choose == wrong.id and choose not in ours:
             if wrong.hard_end:
@@ -241,9 +267,8 @@ class RepairCommands(Commands):
         if choose is None and wrong is not None and wrong.id not in ours:
             last_us = _latest(known, (orphan.id, tip.id))
             if _is_later(known, wrong.id, last_us):
-                again = f"retold sessions repair-routing --apply {shell_word(orphan.id)} --choose"
-                ways = " or: ".join(f"{again} {shell_word(each)}" for each in (orphan.id, wrong.id))
-                raise TwoHistories(orphan.id, (orphan.id, wrong.id), ways)
+                both = (orphan.id, wrong.id)
+                raise TwoHistories(orphan.id, both, tuple(asked.again(choose=each) for each in both))
         return None if tip.hard_end or not takes_messages(tip.source, tip.parent_kind) else tip
 
     def tip_of(self, state: Session) -> Session:

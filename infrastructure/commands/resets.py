@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from ...domain.session import Session
 from ...domain.session_source import SessionSource
 from ...domain.titles import clean_title
 from ...projections.tree import tip
+from ..asking import claim, is_claimed
 from ..decisions import Saved, event
 from .base import new_session_id, usable
 from .resetting import Resetting
@@ -29,6 +30,7 @@ NEVER_ASKED = ("suspended", "resume_expired")
 """Rules whose session is stuck, or was cut off: it gets no turn before it ends."""
 _IDENTITY = ("chat_id", "chat_type", "thread_id", "user_id", "display_name", "origin_json", "profile_name")
 _PLACE = ("cwd", "git_branch", "git_repo_root")
+TOO_LATE = "the session was ended by another while it had its turn: what came after that is not saved"
 Result = TypeVar("Result")
 
 
@@ -39,11 +41,13 @@ class Reset(Saved, frozen=True):
         key: the chat's.
         previous: the session that it led to before; None where it led nowhere.
         hook_error: what went wrong in the turn before the reset; None where nothing did.
+        cleared: turns that waited in that session, and will not run.
     """
 
     key: str = ""
     previous: str | None = None
     hook_error: str | None = None
+    cleared: tuple[str, ...] = ()
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -59,7 +63,9 @@ class ResetCommands(Resetting):
     before_reset: Callable[[str, e.ResetRule], object] | None = None
     """Called with a session's id and the rule before it is reset, so that its agent may save what is to
     be remembered: it may append to the session, and may take its time. The reset follows whatever it
-    does; an error of its own is told in the answer (`hook_error`) and stops nothing."""
+    does; an error of its own is told in the answer (`hook_error`) and stops nothing. Of several threads
+    and processes one at a time asks, for a quarter of an hour at most; meanwhile no policy resets the
+    session. A person's reset does, and `hook_error` tells whoever was asking."""
 
     # --- a person's reset ----------------------------------------------------------------------------
 
@@ -95,7 +101,7 @@ class ResetCommands(Resetting):
             old = self.led_to(led)
             if old is not None and not old.hard_end and self._asks(rule, old.id, told):
                 return Asked(old.id, Due(rule))
-            made = usable(session_id or new_session_id(at))
+            made = usable(new_session_id(at) if session_id is None else session_id)
             self.refuse_existing(made)
             created = _taking_the_place_of(old, key, source)
             events: list[Event] = []
@@ -106,7 +112,10 @@ class ResetCommands(Resetting):
             moved = led.lead_to(made, CAUSES[rule])
             if moved is not None:
                 events.append(self.rerouted(led, moved, at))
-            return Reset(made, self.save_events(events), key=key, previous=old.id if old else None)
+            gone = [each.payload for each in events if isinstance(each.payload, e.QueueCleared)]
+            cleared = tuple(turn for each in gone if each.why == "reset" for turn in each.turns)
+            saved = self.save_events(events)
+            return Reset(made, saved, key=key, previous=old.id if old else None, cleared=cleared)
 
         found, failed = self.after_a_turn(decision)
         return msgspec.structs.replace(found, hook_error=failed)
@@ -170,28 +179,47 @@ class ResetCommands(Resetting):
         """
         told: dict[str, Due] = {}
         failed: str | None = None
-        while True:
-            found = self.decide(lambda: decision(told))
-            if not isinstance(found, Asked):
-                return found, failed
-            told[found.session_id] = found.due
-            failed = self._ask(found)
+        with contextlib.ExitStack() as claims:
+            while True:
+                found = self.decide(lambda: decision(told))
+                if not isinstance(found, Asked):
+                    return found, failed
+                if claims.enter_context(self._claim(found.session_id)):
+                    told[found.session_id] = found.due
+                    failed = self._ask(found)
 
     def _asks(self, rule: e.ResetRule, session_id: str, told: dict[str, Due]) -> bool:
         if self.before_reset is None or rule in NEVER_ASKED:
             return False
-        return session_id not in told and session_id not in self._asking
+        return session_id not in told and not self._is_asked(session_id)
+
+    def _is_asked(self, session_id: str) -> bool:
+        """Whether a session has its turn before a reset just now, in this process or another."""
+        return session_id in self._asking or is_claimed(self.home, session_id)
+
+    @contextlib.contextmanager
+    def _claim(self, session_id: str) -> Iterator[bool]:
+        with claim(self.home, session_id) as mine:
+            if mine:
+                self._asking.add(session_id)
+            try:
+                yield mine
+            finally:
+                if mine:
+                    self._asking.discard(session_id)
 
     def _ask(self, asked: Asked) -> str | None:
-        self._asking.add(asked.session_id)
+        """The turn; what went wrong in it, None where nothing did."""
         try:
             if self.before_reset is not None:
                 self.before_reset(asked.session_id, asked.due.rule)
         except Exception as error:  # noqa: BLE001  # a chat must not be stuck for an agent's fault
             return f"{type(error).__name__}: {error}"
-        finally:
-            self._asking.discard(asked.session_id)
-        return None
+        try:
+            is_there = not self.session(asked.session_id).hard_end
+        except NoSuchSession:
+            is_there = False
+        return None if is_there else TOO_LATE
 
     @cached_property
     def _asking(self) -> set[str]:

@@ -43,9 +43,9 @@ class ReversalCommands(Commands):
     def undo(self, position: int, *, at_us: int | None = None) -> Undone:
         """Undo the save that an event belongs to: any of its positions names it.
 
-        One save that puts back what was before: titles, archive, pins, ends, resets, routes, identities,
-        rewinds, deletions, conflicts; what waited where it cleared a queue waits again. Each of its events
-        names the undone save's first as its cause.
+        One save that puts back what was before: titles, archive, pins, ends, stops, resets, routes,
+        identities, rewinds, deletions, conflicts; what waited where it cleared a queue waits again, and
+        a mark to be gone on with stands again. Each of its events names the undone save's first as its cause.
 
         Raises:
             NoSuchThing: there is no such event. NotUndoable: it is of no kind that can be undone.

@@ -117,7 +117,7 @@ class RouteCommands(ExpiryCommands):
         if state is None:
             return self._begun(source, led, choice, condition, at_us)
         policy = self.reset_policy(source.platform, source.chat_type)
-        due, held = self.due_reset(led, state, policy, at_us)
+        due, held = self.due_reset(led, state, policy, at_us, told)
         due = told.get(state.id, due)
         if due is None or held:
             waits = None if due is None else due.rule

@@ -6,12 +6,19 @@ from typing import Literal
 
 from ...domain import events as e
 from ...domain import session, turns
+from ...domain.ends import is_compression
+from ...domain.errors import BadIdentifier, BadUsage, RuleBroken, SessionOver
 from ...domain.events import Event, session_stream
 from ...domain.ids import refuse_unsafe_identity
+from ...domain.message import refuse_no_json
 from ...domain.recovery import refuse_run_of_its_own
 from ...domain.session import Session
+from ...domain.session_source import refuse_unsafe_origin
+from ...domain.text import in_one_line, is_blank
 from ...domain.titles import clean_title
+from ...projections.tree import continuations
 from ..decisions import Saved, event
+from ..log import Condition
 from .base import Closed, following, new_session_id, queued_in, usable
 from .resetting import Resetting
 
@@ -51,18 +58,26 @@ class SessionCommands(Resetting):
 
         Raises:
             SessionExists, TitleTaken, BadTitle, VersionConflict, …
-            RuleBroken: a key for a run of its own (cron, subagent, tool, a delegate).
+            BadIdentifier: an id, a key, a profile or the parent is a path, or holds control characters.
+            RuleBroken: a key for a run of its own (cron, subagent, tool, a delegate); or a continuation of
+            what is not ended by compression. `compress_session` is the way to make one.
+            SessionOver: a continuation of what has one, and the error names it.
         """
         at = self.at(at_us)
-        made = usable(session_id or new_session_id(at))
+        made = usable(new_session_id(at) if session_id is None else session_id)
         created = session.created(source, key=key, parent=parent, parent_kind=parent_kind, **identity)
         refuse_unsafe_identity(created)
+        refuse_unsafe_origin("a session's", created.origin_json)
+        refuse_no_json("model_config", created.model_config)
+        if key is not None and is_blank(key):
+            raise BadIdentifier("a blank key is no chat's", hint="give the chat's key, or none")
         wanted = None if title is None else clean_title(title)
         if key is not None:
             refuse_run_of_its_own(made, source, created.parent_kind)
 
         def decision() -> Saved:
             self.refuse_existing(made)
+            only = None if created.parent_kind != "continuation" else self._only_continuation(created)
             events = [event(session_stream(made), 1, created, at)]
             if wanted is not None:
                 events += self._titled(Session(id=made, version=1, source=source), wanted, if_taken, at)
@@ -76,9 +91,29 @@ class SessionCommands(Resetting):
                 moved = led.lead_to(made, cause)
                 if moved is not None:
                     events.append(self.rerouted(led, moved, at))
-            return Saved(made, self.save_events(events))
+            return Saved(made, self.save_events(events, condition=only))
 
         return self.decide(decision)
+
+    def _only_continuation(self, created: e.SessionCreated) -> Condition:
+        """What must not move for a session to be the one continuation of its parent.
+
+        Raises:
+            SessionOver: that has one, and the error names it. RuleBroken: it is not ended by compression.
+            NoSuchSession: it is not there.
+        """
+        read_at = self.head().position
+        parent = self.session(created.parent_session_id or "")
+        known = continuations(self.caught_up("transcripts"), parent.id, deleted=True)
+        if parent.successor is not None or known:
+            raise SessionOver(parent.id, successor=parent.successor or known[0])
+        if not is_compression(parent.end_reason):
+            raise RuleBroken(
+                f"session {parent.id} is not compressed: nothing continues it",
+                hint="compress_session makes the continuation in the save that ends it",
+            )
+        topics = (e.SessionCreated.topic, e.IdentityRestored.topic)
+        return Condition(read_at, streams=(session_stream(parent.id),), topics=topics)
 
     def _titled(
         self, fresh: Session, title: str, if_taken: Literal["refuse", "number", "leave"], at_us: int
@@ -94,11 +129,16 @@ class SessionCommands(Resetting):
 
         What waits in one that ends for good is cleared in the same save, and named in the answer; after a
         soft end it still runs.
+
+        Raises:
+            BadUsage: a blank reason.
         """
+        if is_blank(why := in_one_line(reason)):
+            raise BadUsage("an end needs a reason", hint="cli_close, agent_close, …; nothing was written")
 
         def decision() -> Closed:
             state = self.session(session_id)
-            ended = state.end(reason)
+            ended = state.end(why)
             if ended is None:
                 return Closed(session_id, ())
             cleared = turns.cleared(state.turns, "person") if ended.hard else None

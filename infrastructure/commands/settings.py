@@ -8,6 +8,8 @@ from typing import Any, Literal
 from ...domain import events as e
 from ...domain.errors import BadUsage, RuleBroken
 from ...domain.events import session_stream
+from ...domain.ids import refuse_blank_key
+from ...domain.message import refuse_no_json
 from ...domain.text import scrub
 from ...projections.known import prompt_known, usage_known
 from ..decisions import Saved, event
@@ -55,6 +57,7 @@ class SettingCommands(ToldCommands):
         Raises:
             NoSuchSession. BadUsage: a mode or a number that is none, or a name that is no number's.
         """
+        refuse_blank_key(key)
         payload = _usage(session_id, mode, model, numbers)
         keyed = None if key is None else self.identity.keyed_hash("usage", session_id, scrub(key)[0])
         stream = session_stream(session_id)
@@ -76,8 +79,16 @@ class SettingCommands(ToldCommands):
     def set_model(
         self, session_id: str, model: str | None, *, model_config: str | None = None, at_us: int | None = None
     ) -> Saved:
-        """Which model answers; its configuration (JSON text) stays as it is where none is given."""
+        """Which model answers; its configuration stays as it is where none is given.
+
+        Args:
+            model_config: a JSON object, as text.
+
+        Raises:
+            NoSuchSession. BadUsage: a configuration that is none.
+        """
         name, config = _clean("model", model), _clean("model_config", model_config)
+        refuse_no_json("model_config", config)
 
         def choose(state: Any) -> e.ModelChanged | None:
             changed = e.ModelChanged(name, state.model_config if config is None else config)

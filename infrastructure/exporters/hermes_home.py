@@ -19,7 +19,7 @@ import msgspec
 from ...domain.errors import NoRoom, NotAStore, StoreBusy
 from ..foreign import EVENTS
 from ..importers.source_file import MAGIC
-from ..sqlite import CREATE, READ_WRITE, connect, one, translated
+from ..sqlite import CREATE, READ_WRITE, connect, one, translated, words
 
 SIDECARS = ("", "-wal", "-shm", "-journal")
 WAIT_MS = 200
@@ -91,7 +91,7 @@ class HermesWriter:
         row = self.db.execute(
             "SELECT entry_json FROM gateway_routing WHERE scope = ? AND session_key = ?", (scope, key)
         ).fetchone()
-        return None if row is None else _object(row[0])
+        return None if row is None else object_of(row[0])
 
     def set_entry(self, scope: str, key: str, entry: Mapping[str, Any] | None) -> None:
         """Another routing entry, or none."""
@@ -111,7 +111,7 @@ class HermesWriter:
     def mirror(self) -> dict[str, Any] | None:
         """What the mirror holds; None where there is none, or none that can be read."""
         try:
-            return _object(self.mirror_path.read_bytes().decode("utf-8-sig"))
+            return object_of(self.mirror_path.read_bytes().decode("utf-8-sig"))
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -153,7 +153,7 @@ def held(home: Path) -> Iterator[HermesWriter]:
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise NotAStore(f"{path} is damaged: {error}", hint="import what can be read of it") from error
         except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError, apsw.FullError) as error:
-            raise NoRoom(f"{path} cannot be written: {error}", hint="nothing was changed") from error
+            raise NoRoom(f"{path} cannot be written: {words(error)}", hint="nothing was changed") from error
         yield HermesWriter(home, db)
     finally:
         db.close(True)
@@ -277,7 +277,8 @@ def _free(path: Path) -> Path:
     return found
 
 
-def _object(text: object) -> dict[str, Any] | None:
+def object_of(text: object) -> dict[str, Any] | None:
+    """The object that a JSON text is; None where it is none."""
     try:
         found = json.loads(text) if isinstance(text, (str, bytes)) else None
     except (ValueError, RecursionError):

@@ -17,9 +17,10 @@ from ...domain.errors import BadUsage, NoRoom
 from ...domain.events import Recorded
 from ..carrying import Begun, begin, end, left_of
 from ..importers.hermes_run import readable
-from ..sqlite import one
+from ..sqlite import one, words
+from ..streams import route_stream
 from .carried import Carry, Note, here_of, notes_of, record
-from .hermes_home import Copies, HermesWriter, copied, held
+from .hermes_home import Copies, HermesWriter, copied, held, object_of
 from .unsaid import as_notes, begun, held_there
 
 if TYPE_CHECKING:
@@ -83,6 +84,18 @@ class Held(Exception):
     """The home is not as the repair expects it; why."""
 
 
+def refuse_unready(engine: SessionEngine, home: Path) -> None:
+    """Look whether repairs could be carried into `home` at all, before anything is done here.
+
+    Raises:
+        NotAStore, BadUsage, StoreBusy, NoRoom: as `carry_repairs` would.
+    """
+    home = home.resolve()
+    _store_of(engine, home)
+    with held(home):
+        pass
+
+
 def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
     """Make every repair that stands here in `home`, too: one transaction, each repair verified again.
 
@@ -124,7 +137,7 @@ def carry_repairs(engine: SessionEngine, home: Path) -> Carried:
             if writer.db.in_transaction:
                 writer.db.execute("ROLLBACK")
             raise NoRoom(
-                f"{home} cannot be written: {error}", hint="nothing was changed there; try again"
+                f"{home} cannot be written: {words(error)}", hint="nothing was changed there; try again"
             ) from error
         except BaseException:
             if writer.db.in_transaction:
@@ -269,7 +282,8 @@ def _back(
             leads_to = entry.get("session_id") if isinstance(entry, dict) else None
             here = engine.route(note.key).session_id
             if leads_to == note.leads_to != here:
-                done += _lead(engine, writer, note.key, here, mirror)
+                was = None if here is None else _entry_before(engine, note.key, here, repair)
+                done += _lead(engine, writer, note.key, here, mirror, was)
             continue
         row, ours = writer.session(note.session_id), here_of(engine, note.session_id)
         if row is None or ours is None:
@@ -281,7 +295,68 @@ def _back(
     return done
 
 
+def _entry_before(engine: SessionEngine, key: str, session_id: str, repair: Repair) -> dict[str, Any] | None:
+    """The home's own entry from before a repair, where the key led to that session then."""
+    text: object = None
+    for event in engine.event_log.stream_events(route_stream(engine.identity, key)):
+        if event.position >= repair.saved[0].position:
+            break
+        match event.payload:
+            case e.SessionRerouted(session_id=led_to, entry=entry):
+                text = entry if led_to == session_id else None
+            case e.RouteClosed():
+                text = None
+            case e.SourceRowChanged(kind="route", changes=changes) if changes.get("session_id") == session_id:
+                text = changes.get("entry_json")
+            case _:
+                pass
+    found = object_of(text)
+    return found if found is not None and found.get("session_id") == session_id else None
+
+
 def _one(
+    engine: SessionEngine, writer: HermesWriter, repair: Repair, mirror: dict[str, Any] | None
+) -> list[str]:
+    """A repair as it stands here: all of it, or nothing.
+
+    Raises:
+        Held: part of it does not stand here any more, and the home does not hold the rest already.
+    """
+    gone = _gone(engine, repair)
+    tried = mirror if gone is None or mirror is None else dict(mirror)
+    done = _made(engine, writer, repair, tried)
+    if done and gone is not None:
+        raise Held(gone)
+    return done
+
+
+def _gone(engine: SessionEngine, repair: Repair) -> str | None:
+    """What of a repair does not stand here any more, in words."""
+    ends: dict[str, str | None] = {}
+    for event in repair.saved:
+        match event.payload:
+            case e.IdentityRestored(now={"session_key": str(key)}):
+                here = here_of(engine, event.session_id) or {}
+                if here.get("session_key") != key:
+                    return f"{event.session_id} does not bear the key {key} here any more"
+            case e.SessionReopened():
+                ends[event.session_id] = None
+            case e.SessionEnded(reason=reason) if reason == SUPERSEDED:
+                ends[event.session_id] = reason
+            case e.SessionRerouted() | e.RouteClosed() as move:
+                leads_to = engine.route(move.key).session_id
+                if leads_to != (move.session_id if isinstance(move, e.SessionRerouted) else None):
+                    return f"{move.key} leads {f'to {leads_to}' if leads_to else 'nowhere'} here by now"
+            case _:
+                pass
+    for session_id, reason in ends.items():
+        here = here_of(engine, session_id) or {}
+        if (here.get("ended_at") is None) != (reason is None):
+            return f"{session_id} {'is open' if reason else 'has ended'} here by now"
+    return None
+
+
+def _made(
     engine: SessionEngine, writer: HermesWriter, repair: Repair, mirror: dict[str, Any] | None
 ) -> list[str]:
     done: list[str] = []
@@ -300,10 +375,8 @@ def _one(
             case _:
                 pass
     for move in moves:
-        here = engine.route(move.key).session_id
         wanted = move.session_id if isinstance(move, e.SessionRerouted) else None
-        if here == wanted:  # else it has moved on here since
-            done += _lead(engine, writer, move.key, wanted, mirror)
+        done += _lead(engine, writer, move.key, wanted, mirror)
     return done
 
 
@@ -358,7 +431,9 @@ def _lead(
     key: str,
     session_id: str | None,
     mirror: dict[str, Any] | None,
+    was: Mapping[str, Any] | None = None,
 ) -> list[str]:
+    """Let a key lead to a session; `was` is the entry by which it did before, where it is put back."""
     scope = writer.scope()
     in_table = writer.entry(scope, key)
     in_mirror = None if mirror is None else mirror.get(key)
@@ -376,7 +451,7 @@ def _lead(
     led = [each.get("session_id") for each in (in_table, in_mirror) if isinstance(each, dict)]
     if led and all(each == session_id for each in led):
         return []
-    entry = _entry(engine, key, session_id, row, known)
+    entry = dict(was) if was is not None else _entry(engine, key, session_id, row, known)
     writer.set_entry(scope, key, entry)
     if mirror is not None:
         mirror[key] = entry

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from retold.domain.errors import NoRoom
+from retold.infrastructure.engine import open_home
 from retold.infrastructure.log import Log
 from retold.tests.conftest import FIXTURES
 
@@ -205,6 +212,77 @@ def test_what_cannot_be_meant_is_said(run: Run, imported: Path, argv: tuple[str,
     assert (head(imported), backups(imported)) == (before, [])
 
 
+CONTESTED = TRUTH["two_claimants"]
+
+
+def named_commands(stdout: str) -> list[list[str]]:
+    """The commands that an answer names, each as it would be typed."""
+    return [shlex.split(line)[1:] for line in stdout.splitlines() if line.strip().startswith("retold ")]
+
+
+def test_a_remedy_and_each_hint_lead_out_of_what_two_claim(run: Run, imported: Path) -> None:
+    first, second = CONTESTED["orphans"]
+    taken = run(*REPAIR, "--apply", "--yes", second, "--from", CONTESTED["predecessor"])
+    assert taken.exit_code == 0
+    remedies = {
+        finding["session_id"]: finding["remedy"] for finding in run("audit", "--json").json["findings"]
+    }
+    told = run("why", first)
+    refused = run(*REPAIR, "--apply", "--yes", first, "--from", CONTESTED["predecessor"])
+    ways = named_commands(refused.stdout)
+
+    assert remedies[first] == f"retold {' '.join(REPAIR)} --apply {first} --from SESSION --choose SESSION"
+    assert remedies[first] in told.stdout
+    assert refused.exit_code == 3
+    assert [each[3:] for each in ways] == [
+        [first, "--from", CONTESTED["predecessor"], "--choose", each] for each in (first, second)
+    ]
+    assert run(*ways[0], "--yes").exit_code == 0
+
+
+def test_a_hint_keeps_what_was_chosen_and_the_window(run: Run, imported: Path) -> None:
+    chosen = ("--choose", CONTESTED["orphans"][0])
+    wider = ("--max-gap-seconds", "901")
+    refused = run(*REPAIR, "--apply", "--yes", CONTESTED["orphans"][0], *chosen, *wider)
+    two = run(*REPAIR, "--apply", "--yes", TWICE["orphan"], "--max-gap-seconds", "901.5")
+
+    assert (
+        f"--apply {CONTESTED['orphans'][0]} --max-gap-seconds 901 --from SESSION {' '.join(chosen)}"
+        in refused.stdout
+    )
+    assert [each[4:6] for each in named_commands(two.stdout)] == [["--max-gap-seconds", "901.5"]] * 2
+
+
+def test_a_repair_ends_no_session_that_it_is_not_about(run: Run, imported: Path) -> None:
+    def open_sessions() -> set[str]:
+        with open_home(imported) as engine:
+            engine.projector.catch_up()
+            rows = engine.state.reader().execute("SELECT id FROM sessions WHERE ended_at IS NULL")
+            return {str(session_id) for (session_id,) in rows.fetchall()}
+
+    before = open_sessions()
+    done = run(*REPAIR, "--apply", "--yes", LINEAGE["orphan"], "--json").json["adopted"][0]
+    about = {LINEAGE["routed_to_now"], done["donor_id"]}
+
+    assert before - open_sessions() <= about
+    assert run("undo", str(done["positions"][0])).exit_code == 0
+    assert run("sessions", "unroute", LINEAGE["adopts_key"]).exit_code == 0
+    assert before - open_sessions() <= about
+
+
+def test_what_a_kill_left_of_a_backup_is_gone_after_the_next_repair_or_upkeep(
+    run: Run, imported: Path
+) -> None:
+    left = imported.with_name(f".{imported.name}.before-repair-20260101-000000.77.00c0ffee")
+    for command in ((*REPAIR, "--apply", "--yes", TWICE["orphan"]), ("maintain",)):
+        left.mkdir()
+        os.utime(left, (1, 1))
+        run(*command)
+
+        assert not left.exists(), command
+    assert backups(imported) == []
+
+
 # --- plans -------------------------------------------------------------------------------------------
 
 
@@ -228,6 +306,28 @@ def test_a_plan_is_written_edited_and_applied(run: Run, imported: Path, tmp_path
     )
     done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
     assert (done.exit_code, done.stdout[-28:]) == (0, "Repaired 3 of 3 session(s).\n")
+    position = head(imported)
+    again = run(*REPAIR, "--apply", "--yes", "--plan", plan)
+    assert (again.exit_code, again.stdout[-28:]) == (0, "Repaired 3 of 3 session(s).\n")
+    assert again.stdout.count(" already\n") == 3
+    assert (head(imported), len(backups(imported))) == (position, 1)
+
+
+def test_a_plan_that_came_half_way_goes_on_from_there(run: Run, imported: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run(*REPAIR, "--plan", plan)
+    told = json.loads(plan.read_text())
+    told["adopt"] = [each for each in told["adopt"] if "choose" not in each]
+    plan.write_text(json.dumps(told))
+    orphans = [each["orphan"] for each in told["adopt"]]
+    run(*REPAIR, "--apply", "--yes", orphans[0])
+    done = run(*REPAIR, "--apply", "--yes", "--json", "--plan", plan)
+
+    assert done.exit_code == 0
+    assert [(each["session_id"], bool(each["positions"])) for each in done.json["adopted"]] == [
+        (orphans[0], False),
+        *((each, True) for each in orphans[1:]),
+    ]
 
 
 def test_a_person_may_add_to_a_plan_what_no_rule_decides(run: Run, imported: Path, tmp_path: Path) -> None:
@@ -292,6 +392,68 @@ def test_into_carries_what_was_repaired_and_tells_the_way_back(
         "refused": [],
         "backup": None,
         "back": [],
+    }
+
+
+@contextlib.contextmanager
+def held_by_another(hermes_home: Path) -> Iterator[None]:
+    """As a Hermes that is idle holds it."""
+    code = (
+        "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\n"
+        "db.execute('SELECT count(*) FROM sessions').fetchone()\n"
+        "print('held', flush=True)\nsys.stdin.readline()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(hermes_home / "state.db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    try:
+        yield
+    finally:
+        holder.communicate("\n")
+
+
+@pytest.mark.parametrize("told", [(), ("--json",)])
+def test_into_a_home_that_is_held_nothing_is_done_here_either(
+    run: Run, imported: Path, hermes_home: Path, told: tuple[str, ...]
+) -> None:
+    before = head(imported)
+    with held_by_another(hermes_home):
+        done = run(*REPAIR, "--apply", "--yes", "--into", hermes_home, *told)
+
+    assert done.exit_code == 4
+    assert "nothing was changed there" in (done.stdout if told else done.stderr)
+    assert (head(imported), backups(imported)) == (before, [])
+
+
+def test_what_was_done_here_is_told_where_it_cannot_be_carried(
+    run: Run, imported: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise NoRoom("no room there", hint="make some")
+
+    monkeypatch.setattr("retold.infrastructure.exporters.hermes_repair.copied", full)
+    done = run(*REPAIR, "--apply", "--yes", "--into", hermes_home, LINEAGE["orphan"])
+    again = run(*REPAIR, "--apply", "--yes", "--into", hermes_home, TRUTH["contiguity"]["orphan"], "--json")
+
+    assert (done.exit_code, again.exit_code) == (4, 4)
+    assert "Repaired 1 of 1 session(s).\n" in done.stdout
+    assert "take it back with: retold undo " in done.stdout
+    assert "A backup from before lies in " in done.stderr
+    assert "retold: no room there\n" in done.stderr
+    assert again.json["adopted"][0]["positions"]
+    assert Path(again.json["backup"]).is_dir()
+    assert again.json["into"] == {
+        "path": str(hermes_home),
+        "done": [],
+        "refused": [],
+        "backup": None,
+        "back": [],
+        "error": {"kind": "no_room", "message": "no room there", "hint": "make some"},
     }
 
 

@@ -219,8 +219,10 @@ def reset_undone(told: History, of: Callable[[int], Chat]) -> None:
 
 
 def routed_to_ended(told: History, of: Callable[[int], Chat]) -> None:
-    """A session is reset, and its key is not told."""
-    told.end(of(plan.TRIP).led, "session_reset", hard=True, at_us=NIGHT_US)
+    """A session is reset, and a recovery that does not know of it leads the key there."""
+    trip = of(plan.TRIP)
+    told.end(trip.led, "session_reset", hard=True, at_us=NIGHT_US)
+    told.route(trip.key, trip.led, previous=trip.led, cause="recovery", at_us=NIGHT_US)
 
 
 def dangling_route(told: History, of: Callable[[int], Chat]) -> None:

@@ -109,6 +109,7 @@ def test_the_json_has_the_contract_s_fields(run: Run, imported: Path, truth: Any
         "evidence",
         "candidates",
         "remedy",
+        "rivals",
     ]
     assert (jump["kind"], jump["session_id"]) == ("jumped_back", truth["lineage"]["orphan"])
     assert told["decision"]["position"] in jump["evidence"]
@@ -233,8 +234,8 @@ def test_two_that_claim_one_predecessor_name_each_other(run: Run, imported: Path
         findings = run("why", orphan, "--json", "--home", imported).json["findings"]
         (mine,) = [each for each in findings if each["session_id"] == orphan]
 
-        named = {each["session_id"] for each in mine["candidates"]}
-        assert named == {truth["two_claimants"]["predecessor"], other}
+        assert [each["session_id"] for each in mine["candidates"]] == [truth["two_claimants"]["predecessor"]]
+        assert [each["session_id"] for each in mine["rivals"]] == [other]
 
 
 def test_a_cli_session_has_no_key_by_nature(run: Run, imported: Path, truth: Any) -> None:

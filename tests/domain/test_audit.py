@@ -522,6 +522,23 @@ def test_a_key_that_leads_to_a_reset_session_is_found(story: Story) -> None:
     assert kinds(story) == ["routed_to_ended"]
 
 
+@pytest.mark.parametrize(
+    ("cause", "ended_position", "expected"),
+    [
+        ("first_message", 900, []),  # it ended here: the next message begins a new one
+        ("import", 900, ["routed_to_ended"]),
+        ("recovery", 2, ["routed_to_ended"]),  # it was led there after the end
+    ],
+)
+def test_a1_an_end_here_that_leaves_the_key_is_no_fault(
+    story: Story, cause: str, ended_position: int, expected: list[str]
+) -> None:
+    story.talk("talk", K, 1, ended=2, end_reason="session_reset", ended_position=ended_position)
+    story.route(K, "talk", cause=cause)
+
+    assert kinds(story) == expected
+
+
 @pytest.mark.parametrize("reason", ["agent_close", "compression", "superseded_by_repair", "new one"])
 def test_a_key_that_leads_to_a_softly_ended_session_is_sound(story: Story, reason: str) -> None:
     story.talk("talk", K, 1, ended=2, end_reason=reason)
@@ -660,8 +677,8 @@ def test_two_that_claim_one_predecessor_name_each_other_and_it(story: Story) -> 
     story.talk("two", None, 1 + 120 / 86400, 2)
     first, second = found(story)
 
-    assert [each.session_id for each in first.candidates] == ["d", "two"]
-    assert [each.session_id for each in second.candidates] == ["d", "one"]
+    assert [each.session_id for each in (*first.candidates, *second.candidates)] == ["d", "d"]
+    assert [each.session_id for each in (*first.rivals, *second.rivals)] == ["two", "one"]
     assert "It could go on from d, and so could two." in first.detail
 
 

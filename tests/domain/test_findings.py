@@ -550,6 +550,17 @@ def test_stranded_where_the_chat_went_on_without_it(story: Story) -> None:
     assert the(story, "stranded").remedy == "retold sessions repair-routing --apply o --choose SESSION"
 
 
+def test_what_lost_its_key_and_was_jumped_back_from_has_one_remedy(story: Story) -> None:
+    story.talk("old", K, 1)
+    story.talk("d", K, 3)
+    story.talk("o", None, 3 + 5 * MINUTES, 5, lost_key=K, lost_position=77)
+    story.route(K, "old")
+    told = [(each.kind, each.remedy) for each in audit(story.world()) if each.session_id == "o"]
+
+    assert [kind for kind, _ in told] == ["jumped_back", "identity_lost", "stranded"]
+    assert {remedy for _, remedy in told} == {"retold sessions repair-routing --apply o"}
+
+
 def test_stranded_with_a_rival(story: Story) -> None:
     story.talk("d", K, 1)
     story.talk("one", None, 1 + 1 * MINUTES, 2)
@@ -562,10 +573,11 @@ def test_stranded_with_a_rival(story: Story) -> None:
         (None, "one"),
         f"one {LOST} It could go on from d, and so could two.",
         (30, 31, 40, 41),
-        {"d": OPEN, "two": contested},
+        {"d": OPEN},
         "repair-routing --apply one --from SESSION",
         {"claims": 1},
     )
+    assert [(each.session_id, each.verdict) for each in first.rivals] == [("two", contested)]
     assert second.detail == f"two {LOST} It could go on from d, and so could one."
 
 
@@ -576,7 +588,44 @@ def test_stranded_with_more_rivals_than_are_named(story: Story) -> None:
     first = found(story, "stranded")[0]
 
     assert first.detail == f"o0 {LOST} It could go on from d, and so could 29 others."
-    assert [each.session_id for each in first.candidates] == ["d", *(f"o{n}" for n in range(1, 21))]
+    assert [each.session_id for each in first.rivals] == [f"o{n}" for n in range(1, 21)]
+
+
+def test_stranded_with_a_rival_where_the_chat_went_on_without_either(story: Story) -> None:
+    story.talk("d", K, 1)
+    story.talk("one", None, 1 + 1 * MINUTES, 2)
+    story.talk("two", None, 1 + 2 * MINUTES, 6)
+    story.talk("new", K, 3, 4)
+    story.route(K, "new")
+    adopt = "retold sessions repair-routing --apply"
+
+    assert [each.remedy for each in found(story, "stranded")] == [
+        f"{adopt} one --from SESSION --choose SESSION",
+        f"{adopt} two --from SESSION",  # in use after what the chat leads to
+    ]
+
+
+def test_stranded_between_two_of_which_one_chat_went_on(story: Story) -> None:
+    story.talk("d", K, 1)
+    story.talk("e", "agent:main:telegram:dm:3", 1)
+    story.talk("o", None, 1 + 5 * MINUTES, 2)
+    story.talk("new", K, 3, 4)
+    story.route(K, "new")
+
+    assert the(story, "stranded").remedy == (
+        "retold sessions repair-routing --apply o --from SESSION --choose SESSION"
+    )
+
+
+def test_stranded_out_of_the_window_where_the_chat_went_on(story: Story) -> None:
+    story.talk("d", K, 3)
+    story.talk("o", None, 3 + 2400 / 86400, 4)
+    story.talk("new", K, 5, 6)
+    story.route(K, "new")
+
+    assert the(story, "stranded").remedy == (
+        "retold sessions repair-routing --apply o --max-gap-seconds 2400 --choose SESSION"
+    )
 
 
 def test_stranded_beside_one_that_took_the_key_in_a_repair(story: Story) -> None:

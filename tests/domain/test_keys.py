@@ -21,12 +21,23 @@ from retold.domain.keys import (
 IDS = st.one_of(
     st.none(),
     st.text(alphabet="ab:%!@$x3A", max_size=6),
-    st.sampled_from(["!room:example.org", "$event", "@u:example.org", "group:x", "webhook:r:d"]),
+    st.sampled_from(
+        [
+            "!room:example.org",
+            "$event",
+            "@u:example.org",
+            "group:x",
+            "webhook:r",
+            "webhook:r:d",
+            "webhook:r:d:webhook:r",
+            "webhook:r::webhook:s",
+        ]
+    ),
 )
 PEERS = st.builds(
     Peer,
     platform=st.sampled_from(["telegram", "matrix", "signal", "webhook", "teams", "slack", "a:b", "a%3Ab"]),
-    chat_type=st.sampled_from(["dm", "group", "channel", "thread", "a:", ""]),
+    chat_type=st.sampled_from(["dm", "group", "channel", "thread", "webhook", "a:", ""]),
     chat_id=IDS,
     thread_id=IDS,
     user_id=IDS,
@@ -94,6 +105,22 @@ SETTINGS = st.fixed_dictionaries(
             Peer("webhook", "webhook", "webhook:gh:1", user_id="webhook:gh"),
             {},
             "webhook:webhook:webhook:gh:1:webhook:gh",
+        ),
+        # Whoever sends to a webhook names its deliveries.
+        (
+            Peer("webhook", "webhook", "webhook:gh:0HMV:00000001", user_id="webhook:gh"),
+            {},
+            "webhook:webhook:webhook:gh:0HMV:00000001:webhook:gh",
+        ),
+        (
+            Peer("webhook", "webhook", "webhook:gh:webhook:a::b", user_id="webhook:gh"),
+            {},
+            "webhook:webhook:webhook:gh:webhook:a::b:webhook:gh",
+        ),
+        (
+            Peer("webhook", "webhook", "webhook:gh:0HMV:00000001", user_id="webhook:gh"),
+            {"group_sessions_per_user": False},
+            "webhook:webhook:webhook:gh:0HMV:00000001",
         ),
         # More parts than the chat type has: it can only be the chat's id.
         (Peer("other", "dm", "a:b:c"), {}, "other:dm:a:b:c"),

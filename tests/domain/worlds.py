@@ -48,6 +48,7 @@ class Story:
         self.position += 10
         times = [round(day * DAY) for day in days]
         ended = more.pop("ended", None)
+        ended_position = more.pop("ended_position", None if ended is None else self.position + 2)
         self.times[name] = times
         self.sessions[name] = SessionFacts(
             id=name,
@@ -59,7 +60,7 @@ class Story:
             message_count=len(times),
             last_message_position=self.position + 1 if times else None,
             ended_us=None if ended is None else round(ended * DAY),
-            ended_position=None if ended is None else self.position + 2,
+            ended_position=ended_position,
             **more,
         )
 

@@ -87,6 +87,20 @@ def findings(engine: SessionEngine) -> list[Finding]:
     return audit(world(engine.state.reader()))
 
 
+def continued(
+    engine: SessionEngine,
+    parent: str,
+    *names: str,
+    source: str = "telegram",
+    at_us: int | None = None,
+    **more: Any,
+) -> None:
+    """As stores of rows left them: sessions that say they continue another, whatever became of that one."""
+    for name in names:
+        born = e.SessionCreated(source, parent_session_id=parent, parent_kind="continuation", **more)
+        engine.save_events([e.Event(f"session:{name}", 1, born, engine.at(at_us))])
+
+
 def forget_routes(engine: SessionEngine, *keys: str) -> None:
     """As after a loss of the routing index by a store that kept it apart: the keys lead nowhere."""
     for key in keys:

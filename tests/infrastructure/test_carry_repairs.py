@@ -244,6 +244,83 @@ def test_what_was_undone_here_is_taken_back_there(engine: SessionEngine, hermes_
     assert entries(hermes_home)[0]["session_id"] == ORPHAN
 
 
+def test_the_routing_entry_is_put_back_as_it_was(engine: SessionEngine, hermes_home: Path) -> None:
+    before = entries(hermes_home)
+    carry_repairs(engine, hermes_home)
+    engine.undo(_repair_of(engine))
+    carry_repairs(engine, hermes_home)
+
+    assert entries(hermes_home) == before
+    assert before[0]["session_id"] == WRONG
+
+
+def test_an_entry_that_hermes_touched_before_the_repair_is_put_back_as_it_was_then(
+    home: Path, hermes_home: Path
+) -> None:
+    with open_home(home) as engine:
+        import_hermes(engine, hermes_home)
+        touched = json.dumps({**entries(hermes_home)[0], "updated_at": "2026-05-09T10:00:00", "own": [1]})
+        edit(hermes_home, "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ?", touched, KEY)
+        import_hermes(engine, hermes_home)
+        engine.repair(ORPHAN)
+        carry_repairs(engine, hermes_home)
+        engine.undo(_repair_of(engine))
+        carry_repairs(engine, hermes_home)
+
+        assert entries(hermes_home)[0] == json.loads(touched)
+
+
+def taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:
+    """The repair is carried, and taken back in Hermes' home alone; an import tells of it here."""
+    for command in carry_repairs(engine, hermes_home).back:
+        subprocess.run(command, shell=True, check=True)
+    import_hermes(engine, hermes_home)
+
+
+def stands(hermes: Path) -> tuple[Any, ...]:
+    return (*ask(hermes, "SELECT * FROM sessions ORDER BY id"), *entries(hermes))
+
+
+def test_what_an_import_took_back_here_is_not_carried_again(engine: SessionEngine, hermes_home: Path) -> None:
+    before = stands(hermes_home)
+    taken_back_there(engine, hermes_home)
+    assert engine.session(ORPHAN).key is None
+    again = carry_repairs(engine, hermes_home)
+
+    assert (again.done, again.backup) == ((), None)
+    assert f"was left out: {ORPHAN} does not bear the key {KEY} here any more" in again.refused[0]
+    assert stands(hermes_home) == before
+
+
+@pytest.mark.parametrize(
+    ("since", "why"),
+    [
+        (lambda engine: engine.reset(KEY), f"{KEY} leads to "),
+        (lambda engine: engine.reopen_session(WRONG), f"{WRONG} is open here by now"),
+    ],
+)
+def test_of_a_repair_that_moved_on_here_nothing_is_carried_by_halves(
+    engine: SessionEngine, hermes_home: Path, since: Any, why: str
+) -> None:
+    before = stands(hermes_home)
+    since(engine)
+    done = carry_repairs(engine, hermes_home)
+
+    assert (done.done, done.backup) == ((), None)
+    assert why in done.refused[0]
+    assert stands(hermes_home) == before
+
+
+def test_where_all_of_it_was_carried_what_came_here_since_is_no_refusal(
+    engine: SessionEngine, hermes_home: Path
+) -> None:
+    carry_repairs(engine, hermes_home)
+    engine.archive_session(ORPHAN)
+    engine.end_session(ORPHAN, "agent_close")
+
+    assert carry_repairs(engine, hermes_home) == Carried(str(hermes_home))
+
+
 def test_what_hermes_changed_since_is_not_taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:
     carry_repairs(engine, hermes_home)
     engine.undo(_repair_of(engine))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from retold.domain.errors import BadConfig
@@ -84,3 +87,60 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(BadConfig, match="cannot be read"):
         load_config(tmp_path)
+
+
+NUMBERS = {
+    "session_reset.at_hour": "an hour from 0 to 23",
+    "session_reset.idle_minutes": "above 0 and at most 52560000",
+    "session_reset.bg_process_max_age_hours": "from 0 to 876000",
+    "platforms.slack.session_reset.idle_minutes": "above 0 and at most 52560000",
+    "session_reset.chat_types.dm.bg_process_max_age_hours": "from 0 to 876000",
+    "agent.gateway_auto_continue_freshness": "from 0 to 3153600000",
+    "agent.restart_drain_timeout": "from 0 to 2592000",
+    "gateway.restart_loop_guard.max_restarts": "a whole number from 0 to 16",
+    "gateway.restart_loop_guard.window_seconds": "above 0 and at most 3153600000",
+    "queue.cap": "a whole number from 1 to 10000",
+    "sessions.erase_after": "from 0 to 36500",
+    "sessions.stale_after_days": "above 0 and at most 36500",
+    "sessions.retention_days": "above 0 and at most 36500",
+    "sessions.min_interval_hours": "from 0 to 876000",
+    "sessions.min_vacuum_interval_days": "from 0 to 36500",
+}
+
+
+@pytest.mark.parametrize("value", [".inf", "-.inf", ".nan", "1.0e+300", "-1", "9" * 400, "true", "x"])
+def test_a_number_that_is_none_is_refused_with_its_key_and_its_range(tmp_path: Path, value: str) -> None:
+    for name, bounds in NUMBERS.items():
+        *above, key = name.split(".")
+        text = (
+            "# a comment\n" + "".join(f"{each}: {{" for each in above) + f"{key}: {value}" + "}" * len(above)
+        )
+        with pytest.raises(BadConfig) as refused:
+            load_config(written(tmp_path, text + "\n"))
+
+        said = f"{refused.value.message}; {refused.value.hint}"
+        assert "line 2: " in said, said
+        assert name in refused.value.message
+        assert bounds in refused.value.hint, said
+
+
+def test_a_value_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for value in ("9" * 5_000, "2026-13-45"):
+        with pytest.raises(BadConfig):
+            load_config(written(tmp_path, f"queue: {{cap: {value}}}\n"))
+
+
+def test_every_number_of_the_configuration_has_bounds() -> None:
+    found = {name for name in numbers(Config) if not name.startswith(("platforms", "session_reset.chat"))}
+
+    assert found == {name for name in NUMBERS if not name.startswith(("platforms", "session_reset.chat"))}
+
+
+def numbers(kind: type, above: str = "") -> Iterator[str]:
+    """The keys of a configuration that hold a number."""
+    for name, hint in get_type_hints(kind).items():
+        for each in (hint, *get_args(hint)):
+            if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                yield from numbers(each, f"{above}{name}.")
+            elif each in (int, float):
+                yield f"{above}{name}"

@@ -19,6 +19,7 @@ from retold.infrastructure.rebuild import rebuild
 from retold.projections.search import search
 from retold.tests.histories import SECOND_US, T0_US
 from retold.tests.infrastructure.importing import edit
+from retold.tests.infrastructure.routing import continued
 
 
 @pytest.fixture
@@ -370,7 +371,7 @@ def test_i15_a_call_whose_result_was_lost_is_closed_by_a_marked_placeholder(engi
 def test_b22_a_parent_that_is_missing_is_said_and_the_view_ends_at_the_newest_message(
     engine: SessionEngine,
 ) -> None:
-    engine.create_session("telegram", session_id="later", parent="lost", parent_kind="continuation")
+    continued(engine, "lost", "later")
     engine.append("later", "user", "newest")
     for view in (engine.view("later"), engine.history("later")):
         assert said(view) == ["newest"]

@@ -26,7 +26,7 @@ from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.sqlite import one
 from retold.infrastructure.streams import route_stream, title_stream
 from retold.tests.histories import draft
-from retold.tests.infrastructure.routing import K, contents, rows
+from retold.tests.infrastructure.routing import K, contents, continued, rows
 
 DAY_US = 86_400_000_000
 MAY_US = 1_777_593_600_000_000
@@ -70,7 +70,7 @@ def test_b17_of_two_at_the_same_time_the_latest_is_the_second(engine: SessionEng
 def test_b22_a_session_whose_parent_is_missing_still_ends_at_its_newest_message(
     engine: SessionEngine,
 ) -> None:
-    engine.create_session("cli", session_id="s1", parent="never_was", parent_kind="continuation")
+    continued(engine, "never_was", "s1", source="cli")
     for number in range(3):
         engine.append_message("s1", "user", f"message {number}")
 

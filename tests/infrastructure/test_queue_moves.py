@@ -13,6 +13,7 @@ from retold.domain.inbound import Update
 from retold.infrastructure.engine import SessionEngine
 from retold.tests.histories import DAY_US, T0_US
 from retold.tests.infrastructure.clocks import Clock
+from retold.tests.infrastructure.routing import continued
 
 K = "agent:main:telegram:dm:1001"
 WAITING = ("a follow-up", "one", "two")
@@ -51,9 +52,7 @@ def handed_over(engine: SessionEngine) -> None:
 def repaired(engine: SessionEngine) -> None:
     """The key goes to a session that was continued from `before` and lost it."""
     lost_us = T0_US + DAY_US + 60_000_000
-    engine.create_session(
-        "telegram", session_id="lost", parent="before", parent_kind="continuation", at_us=lost_us
-    )
+    continued(engine, "before", "lost", at_us=lost_us)
     engine.append("lost", "user", "later", at_us=lost_us)
     engine.repair("lost")
 
@@ -63,14 +62,8 @@ def twins(engine: SessionEngine) -> None:
     engine.end_session("before", "compression")
     engine.clear_queue("now")
     for name in ("first", "second"):
-        engine.create_session(
-            "telegram",
-            session_id=name,
-            key=K,
-            cause="compression",
-            parent="before",
-            parent_kind="continuation",
-        )
+        continued(engine, "before", name, session_key=K)
+        engine.reroute(K, name, "compression")
         engine.append(name, "user", "so far")
     engine.enqueue("second", WAITING[0])
     for text in WAITING[1:]:
@@ -280,3 +273,23 @@ def test_what_an_undo_took_back_waits_in_one_place_only(chat: SessionEngine) -> 
     chat.undo(again.position)
     chat.undelete_session("anew")
     assert chat.waiting_sessions() == ["now"]
+
+
+@pytest.mark.parametrize("end", ["reset", "delete_session", "end_session"])
+def test_an_end_for_good_names_what_it_cleared(chat: SessionEngine, end: str) -> None:
+    waited = tuple(each.turn for each in chat.queue_of("now").waiting)
+    ends = {
+        "reset": lambda: chat.reset(K).cleared,
+        "delete_session": lambda: chat.delete_session("now").cleared,
+        "end_session": lambda: chat.end_session("now", "session_reset").cleared,
+    }
+
+    assert ends[end]() == waited != ()
+
+
+def test_a_timed_reset_clears_nothing_and_names_nothing(chat: SessionEngine) -> None:
+    waited = [each.text for each in chat.queue_of("now").waiting]
+    found = chat.reset(K, rule="idle")
+
+    assert found.cleared == ()
+    assert [each.text for each in chat.queue_of(found.session_id).waiting] == waited

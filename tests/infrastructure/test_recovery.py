@@ -19,6 +19,7 @@ from retold.tests.infrastructure.routing import (
     Clock,
     K,
     chat,
+    continued,
     findings,
     forget_routes,
     opened,
@@ -262,9 +263,7 @@ def test_c14_a_live_continuation_goes_before_siblings_that_ended_for_good(
     engine.end_session(first, "compression")
     for name in ("x", "y"):
         clock.pass_by(HOUR)
-        engine.create_session(
-            "telegram", session_id=name, parent=first, parent_kind="continuation", cause="compression"
-        )
+        continued(engine, first, name)
     engine.append_message("y", "user", "live")
     engine.append_message("x", "user", "later", at_us=clock.now_us + HOUR)
     engine.end_session("x", "session_reset")

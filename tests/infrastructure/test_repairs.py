@@ -499,6 +499,20 @@ def test_c14_a_live_continuation_is_preferred_to_one_that_was_closed(engine: Ses
     assert two_continuations(engine).facts["most_recent"] == "s2"
 
 
+@pytest.mark.parametrize("reason", ["session_reset", "session_switch", "new_session"])
+def test_a1_an_end_for_good_that_leaves_the_key_is_set_right_by_the_next_message(
+    engine: SessionEngine, reason: str
+) -> None:
+    source = SessionSource("telegram", "1", user_id="5")
+    first = engine.resolve(source).session_id
+    engine.append(first, "user", "hi")
+    engine.end_session(first, reason)
+    engine.projector.catch_up()
+
+    assert audit(world(engine.state.reader())) == []
+    assert engine.resolve(source).session_id != first
+
+
 def test_only_a_continuation_can_be_chosen(engine: SessionEngine) -> None:
     twins(engine)
     with pytest.raises(RepairRefused, match="continues no session"):

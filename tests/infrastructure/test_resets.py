@@ -15,6 +15,8 @@ import pytest
 from retold.domain import events as e
 from retold.domain.errors import NoSuchChat, RuleBroken, TitleTaken
 from retold.domain.session_source import SessionSource
+from retold.infrastructure import asking
+from retold.infrastructure.commands.resets import TOO_LATE
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.rebuild import rebuild
 from retold.tests.infrastructure.processes import run_together
@@ -27,6 +29,7 @@ from retold.tests.infrastructure.routing import (
     Clock,
     K,
     chat,
+    contents,
     findings,
     opened,
     payloads,
@@ -604,6 +607,71 @@ def test_where_another_was_first_while_the_agent_had_its_turn_nothing_is_reset_t
         assert found.previous is None
         assert engine.session(found.session_id).parent_id == first
         assert rows(engine, "SELECT count(*) FROM sessions") == [(2,)]
+
+
+def test_of_two_processes_one_at_a_time_asks_the_agent_and_what_it_saves_is_kept(
+    home: Path, clock: Clock
+) -> None:
+    with opened(home, clock, IDLE) as engine, opened(home, clock, IDLE) as other:
+        first = chat(engine)
+        during: list[object] = []
+
+        def remember(session_id: str, rule: str) -> None:
+            found = other.resolve(BOAT)
+            during.extend((found.session_id, found.due, found.created, other.expire_due()))
+            engine.append(session_id, "assistant", "saved")
+
+        engine.before_reset = remember
+        other.before_reset = lambda *_: pytest.fail("the agent is at it already")
+        clock.pass_by(3 * HOUR)
+        (expired,) = engine.expire_due()
+
+        assert during == [first, "idle", False, []]
+        assert (expired.session_id, expired.hook_error) == (first, None)
+        assert contents(engine, first)[-1] == "saved"
+        assert engine.session(first).hard_end
+        assert not list(home.glob("before-reset.*"))
+
+
+def test_an_agent_whose_session_a_person_reset_meanwhile_is_told(home: Path, clock: Clock) -> None:
+    with opened(home, clock, IDLE) as engine, opened(home, clock, IDLE) as other:
+        first = chat(engine)
+        engine.before_reset = lambda _session, _rule: other.reset(K)
+        clock.pass_by(3 * HOUR)
+        (expired,) = engine.expire_due()
+
+        assert (expired.session_id, expired.key, expired.rule) == (first, K, "idle")
+        assert (expired.positions, expired.hook_error) == ((), TOO_LATE)
+        second = engine.resolve(BOAT).session_id
+        engine.before_reset = lambda session_id, _rule: other.delete_session(session_id)
+        found = engine.reset(K)
+        assert (found.previous, found.hook_error) == (None, TOO_LATE)
+        assert found.session_id != second
+
+
+def test_a_turn_before_a_reset_that_nobody_gives_any_more_holds_nothing_up(
+    home: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(home, clock, IDLE) as engine, opened(home, clock, IDLE) as other:
+        chat(engine)
+        clock.pass_by(3 * HOUR)
+        code = """
+            import os
+            from retold.infrastructure.asking import claim
+            with claim(engine.home, engine.route_of("agent:main:telegram:dm:1001")) as mine:
+                print(mine, flush=True)
+                os._exit(0)
+        """
+        assert run_together(home, [code]) == [["True"]]
+        assert len(list(home.glob("before-reset.*"))) == 1  # of one that was killed
+
+        def hangs(session_id: str, rule: str) -> None:
+            assert other.resolve(BOAT).due == "idle"
+            monkeypatch.setattr(asking, "AT_MOST_S", 0.0)
+            assert other.resolve(BOAT).created
+
+        engine.before_reset = hangs
+        engine.expire_due()
 
 
 def test_a_stuck_session_gets_no_turn(engine: SessionEngine) -> None:

@@ -14,6 +14,7 @@ from retold.infrastructure.engine import SessionEngine, open_home
 from retold.projections.find import find_session
 from retold.projections.listing import list_sessions
 from retold.projections.tree import chain, tip
+from retold.tests.infrastructure.routing import continued
 
 K = "agent:main:telegram:dm:1001"
 
@@ -183,7 +184,7 @@ def test_c7_of_several_that_go_on_the_one_in_use_last_is_the_tip_and_a_second_is
         engine.compress_session("s0", "so far", continuation_id="s2")
     # As an older store left them: siblings that nobody refused.
     for at, each in enumerate(("s2", "s3"), 1):
-        engine.create_session("cli", session_id=each, parent="s0", parent_kind="continuation")
+        continued(engine, "s0", each, source="cli")
         engine.append_message(each, "user", "later", at_us=engine.at() + at * 1_000)
     engine.end_session("s3", "agent_close")
 

@@ -17,6 +17,7 @@ from retold.infrastructure.verify import verify
 from retold.projections.world import world
 from retold.tests.histories import DAY_US, MINUTE_US, T0_US
 from retold.tests.infrastructure.importing import Importer, edit, importer
+from retold.tests.infrastructure.routing import continued
 from retold.tests.infrastructure.standing import standing
 from retold.tests.infrastructure.test_import_changes import BOAT, KEY, set_route
 
@@ -74,6 +75,24 @@ def test_a_route_that_a_conflict_was_settled_on_is_undone_and_the_conflict_stand
     assert all_that_stands(it) == before
     it.engine.resolve_conflict(conflicts(it)[0][0], "theirs")
     assert (it.engine.route_of(KEY), conflicts(it)) == (LATER, [])
+    assert verify(home).problems == []
+
+
+def test_what_waits_goes_along_where_a_conflict_leads_a_key_to_the_sources_session(
+    moved_twice: Importer, home: Path
+) -> None:
+    engine = moved_twice.engine
+    for text in ("one", "two"):
+        engine.enqueue("here", text, turn=text, lane="overflow")
+    settled = engine.resolve_conflict(conflicts(moved_twice)[0][0], "theirs")
+
+    assert engine.route_of(KEY) == LATER
+    assert [each.turn for each in engine.queue_of(LATER).waiting] == ["one", "two"]
+    assert engine.queue_of("here").waiting == ()
+    assert settled.can_be_undone
+    engine.undo(settled.position)
+    assert [each.turn for each in engine.queue_of("here").waiting] == ["one", "two"]
+    assert engine.queue_of(LATER).waiting == ()
     assert verify(home).problems == []
 
 
@@ -259,11 +278,9 @@ def test_a_continuation_of_what_was_never_compressed_comes_back_as_it_was(
     engine: SessionEngine, way: str
 ) -> None:
     engine.create_session("telegram", session_id="first")
-    second = engine.create_session(
-        "telegram", session_id="second", parent="first", parent_kind="continuation"
-    )
+    continued(engine, "first", "second")
     before = standing(engine)
-    gone = engine.delete_session(second.session_id)
+    gone = engine.delete_session("second")
     _ = engine.undo(gone.position) if way == "undo" else engine.undelete_session("second")
 
     assert standing(engine) == before

@@ -557,9 +557,9 @@ class Home(RuleBasedStateMachine):
             writer.dies_in(crash, lambda: import_hermes(writer.engine, hermes), spared=spared)
         import_hermes(writer.engine, hermes)
         self.eyes.engine.projector.catch_up()
-        found = self.asked("SELECT max(message) FROM source_messages")
         talk = self.model.talks.setdefault(HERMES, Talk(HERMES, "cli", START_US))
         if not talk.erased:
+            found = self.asked("SELECT max(message) FROM source_messages")
             self.model.take_in(HERMES, Said(text, found, HERMES, at, user=True))
         self.last = None
         self.check()
