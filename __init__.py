@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         SessionEngine,
         open_home,
     )
+    from .infrastructure.session_search import SessionSearch, session_search
 
 __version__ = "0.1.0"
 __all__ = [
@@ -124,6 +125,7 @@ __all__ = [
     "SessionEngine",
     "SessionExists",
     "SessionOver",
+    "SessionSearch",
     "SessionSource",
     "SourceChanged",
     "Started",
@@ -140,6 +142,7 @@ __all__ = [
     "View",
     "__version__",
     "open_home",
+    "session_search",
 ]
 
 _ERRORS = ".domain.errors"
@@ -154,12 +157,14 @@ _HOME_OF = {
     "Resume": ".domain.restarts",
     "Saved": ".infrastructure.decisions",
     "SessionEngine": ".infrastructure.engine",
+    "SessionSearch": ".infrastructure.session_search",
     "SessionSource": ".domain.session_source",
     "Started": ".infrastructure.commands.gateway",
     "Stopped": ".infrastructure.commands.gateway",
     "Update": ".domain.inbound",
     "View": ".domain.view",
     "open_home": ".infrastructure.engine",
+    "session_search": ".infrastructure.session_search",
 }
 """Where each name lives, but for the errors, which all live in one module."""
 

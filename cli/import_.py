@@ -1,4 +1,4 @@
-"""`retold import hermes`: takes in a Hermes home, or what changed in it since, and says what came of it."""
+"""`retold import`: takes in a Hermes home or the logs of coding agents, and says what came of it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .paragraphs import fold, hanging
 from .stream import is_terminal, put, terminal_width
 
 if TYPE_CHECKING:
+    from ..infrastructure.importers.agent_logs import LogKind
     from ..infrastructure.importers.report import ImportReport, Progress
 
 _LABEL_CELLS = 13
@@ -62,6 +63,61 @@ def hermes(source: str | None, moved_from: str | None, home: Path, as_json: bool
             progress=advance,
             moved_from=before,
         )
+    return _answer(done, as_json=as_json)
+
+
+@click.command()
+@click.argument("source", metavar="[PATH]", required=False)
+@home_option
+@json_option
+def claude(source: str | None, home: Path, as_json: bool) -> int:
+    """Take in the session logs of Claude Code, or what is new in them.
+
+    PATH is a folder with logs or one of them; $CLAUDE_CONFIG_DIR/projects or ~/.claude/projects where
+    none is given. It is only read. Run it as often as you like: only new lines are taken in. Exits with 1
+    where a line could not be read; it is named and passed over.
+    """
+    from ..infrastructure.importers.claude import CLAUDE
+
+    config = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
+    return _logs(CLAUDE, f"{config}/projects" if source is None else source, home, as_json=as_json)
+
+
+@click.command()
+@click.argument("source", metavar="[PATH]", required=False)
+@home_option
+@json_option
+def codex(source: str | None, home: Path, as_json: bool) -> int:
+    """Take in the session logs of Codex CLI, or what is new in them.
+
+    PATH is a folder with logs or one of them; $CODEX_HOME/sessions or ~/.codex/sessions where none is
+    given. It is only read. Run it as often as you like: only new lines are taken in. Exits with 1 where a
+    line could not be read; it is named and passed over.
+    """
+    from ..infrastructure.importers.codex import CODEX
+
+    config = os.environ.get("CODEX_HOME") or "~/.codex"
+    return _logs(CODEX, f"{config}/sessions" if source is None else source, home, as_json=as_json)
+
+
+def _logs(kind: LogKind, source: str, home: Path, *, as_json: bool) -> int:
+    from ..infrastructure.engine import open_home
+    from ..infrastructure.importers.agent_logs import import_logs, logs_at
+    from .progress import progress_bar
+
+    path = _folder(source, "the path of the logs")
+    logs_at(kind, path)  # no home is made for what is none
+    with open_home(home, actor="import") as engine, progress_bar("files") as report:
+
+        def advance(at: Progress) -> None:
+            if report is not None:
+                report(at.phase, at.done, at.done if at.total is None else at.total)
+
+        done = import_logs(engine, kind, path, progress=advance)
+    return _answer(done, as_json=as_json)
+
+
+def _answer(done: ImportReport, *, as_json: bool) -> int:
     if as_json:
         emit_json(done)
     else:

@@ -32,8 +32,16 @@ SESSIONS = LazyGroup(
         "show": Lazy("sessions", "show", "Show one session with its messages."),
         "tree": Lazy("sessions", "tree", "Show where a session came from and what came of it."),
         "stats": Lazy("sessions", "stats", "Count sessions and messages, by source."),
+        "export": Lazy("export", "export", "Export sessions to a file, a folder or standard output."),
+        "rename": Lazy("rename", "rename", "Set or change a session's title."),
+        "archive": Lazy("bulk", "archive", "Hide conversations from lists; search still finds them."),
+        "unarchive": Lazy("bulk", "unarchive", "Show archived conversations in lists again."),
+        "pin": Lazy("bulk", "pin", "Keep conversations from every bulk removal."),
+        "unpin": Lazy("bulk", "unpin", "Let bulk removals have conversations again."),
         "delete": Lazy("removal", "delete", "Delete a session and its delegates."),
-        "undelete": Lazy("removal", "undelete", "Bring a deleted session back."),
+        "undelete": Lazy("removal", "undelete", "Bring deleted sessions back."),
+        "prune": Lazy("bulk", "prune", "Delete the ended sessions that pass every filter."),
+        "optimize": Lazy("optimize", "optimize", "Tidy the search index, and give space back."),
         "repair-routing": Lazy(
             "repair_routing", "repair_routing", "Mend chats that lost the way to their session."
         ),
@@ -48,7 +56,14 @@ SESSIONS = LazyGroup(
 )
 IMPORT = LazyGroup(
     "import",
-    {"hermes": Lazy("import_", "hermes", "Take in a Hermes home, or what changed in it since.")},
+    {
+        "hermes": Lazy("import_", "hermes", "Take in a Hermes home, or what changed in it since."),
+        "claude": Lazy(
+            "import_", "claude", "Take in the session logs of Claude Code, or what is new in them."
+        ),
+        "codex": Lazy("import_", "codex", "Take in the session logs of Codex CLI, or what is new in them."),
+        "jsonl": Lazy("import_jsonl", "jsonl", "Take in sessions that were exported as JSONL."),
+    },
     short_help="Take in another store.",
     help="Take in another store.",
 )
@@ -73,6 +88,7 @@ RETOLD = LazyGroup(
         "why": Lazy("why", "why", "Explain which session a chat leads to, and why."),
         "audit": Lazy("why", "audit", "Find every chat that leads to the wrong place."),
         "undo": Lazy("undo", "undo", "Take a change back."),
+        "mcp": Lazy("mcp", "mcp", "Serve the home to an agent over MCP, read-only."),
         "log": Lazy("log", "log", "Print the events, one a line."),
         "forget": Lazy("forget", "forget", "Forget a message, or a text wherever it stands."),
         "backup": Lazy("backup", "backup", "Copy the home into a folder, while others write."),

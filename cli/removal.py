@@ -1,16 +1,17 @@
-"""`retold sessions delete` and `undelete`."""
+"""`retold sessions delete` and `undelete`: sessions by name; by filters, it is done in `bulk_run`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..domain.errors import DeletedSession
+from ..domain.errors import BadUsage, DeletedSession
 from ..domain.shell import shell_word
 from .asking import ask
+from .filters import filter_options, is_bare
 from .options import home_option, json_option, with_home
 from .output import emit_json, iso_us, plural
 from .stream import put, say
@@ -21,19 +22,50 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("session", required=False)
+@click.option("--dry-run", is_flag=True, help="Only show what the filters choose.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--now", is_flag=True, help="Erase it at once; nothing brings it back.")
 @click.option("--reason", default="deleted", show_default=True, metavar="TEXT", help="Why; kept on record.")
+@click.option("--include-archived", is_flag=True, help="With filters: archived ones, too.")
+@click.option("--include-pinned", is_flag=True, help="With filters: pinned ones, too.")
+@filter_options
 @home_option
 @json_option
-def delete(session: str, yes: bool, now: bool, reason: str, home: Path, as_json: bool) -> None:
+def delete(
+    session: str | None,
+    dry_run: bool,
+    yes: bool,
+    now: bool,
+    reason: str,
+    include_archived: bool,
+    include_pinned: bool,
+    home: Path,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """Delete a session and its delegates.
 
     SESSION is an id, the beginning of one, or a title. It is gone from every view at once, and can be
     brought back with `retold sessions undelete` for seven days (sessions.erase_after); then it is erased.
     Branches and continuations stay.
+
+    With filters instead of SESSION, the ended conversations that pass all of them go, as with
+    `retold sessions prune`.
     """
+    if session is None:
+        from .bulk_run import Wish, carry_out, included
+
+        include = included(archived=include_archived, pinned=include_pinned)
+        wish = Wish("delete", given, (), include, reason, now, dry_run, yes)
+        return carry_out(home, wish, as_json=as_json)
+    if dry_run or include_archived or include_pinned or not is_bare(given):
+        raise BadUsage("a session and filters exclude each other", hint="name a session, or give filters")
+    _delete_one(home, session, yes=yes, now=now, reason=reason, as_json=as_json)
+    return 0
+
+
+def _delete_one(home: Path, session: str, *, yes: bool, now: bool, reason: str, as_json: bool) -> None:
     from ..infrastructure.copies import copies_of
     from ..projections.deletions import delegates_of
     from ..projections.find import find_deleted, find_session
@@ -64,34 +96,40 @@ def delete(session: str, yes: bool, now: bool, reason: str, home: Path, as_json:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", nargs=-1, required=True)
 @home_option
 @json_option
-def undelete(session: str, home: Path, as_json: bool) -> None:
-    """Bring a deleted session back.
+def undelete(session: tuple[str, ...], home: Path, as_json: bool) -> None:
+    """Bring deleted sessions back.
 
-    SESSION is its id, or the beginning of it. It is as it was, with the delegates that went with it;
-    its chat leads to it again, unless it leads elsewhere by now.
+    SESSION is an id, or the beginning of one. It is as it was, with the delegates that went with it;
+    its chat leads to it again, unless it leads elsewhere by now. Of several, the first one that is not
+    deleted stops it before any is brought back.
     """
     from ..projections.find import find_deleted
 
     with writing(home) as engine:
-        done = engine.undelete_session(find_deleted(engine.state.reader(), session))
+        found = list(dict.fromkeys(find_deleted(engine.state.reader(), each) for each in session))
+        back = [engine.undelete_session(each) for each in found]
     if as_json:
-        emit_json(
-            {
-                "session_id": done.session_id,
-                "positions": done.positions,
-                "sessions": done.sessions,
-                "keys": done.keys,
-                "moved_on": done.moved_on,
-                "unclaimed": done.unclaimed,
-            }
-        )
+        objects = [_undeleted(each) for each in back]
+        emit_json(objects[0] if len(session) == 1 else {"undeleted": objects})
         return
-    put(f"Session '{done.session_id}' is back.", *_back(done))
-    again = f"retold sessions delete {shell_word(done.session_id)}{with_home(home)}"
-    say([f"This takes it back: {again}"])
+    for done in back:
+        put(f"Session '{done.session_id}' is back.", *_back(done))
+        again = f"retold sessions delete {shell_word(done.session_id)}{with_home(home)}"
+        say([f"This takes it back: {again}"])
+
+
+def _undeleted(done: Undeleted) -> dict[str, object]:
+    return {
+        "session_id": done.session_id,
+        "positions": done.positions,
+        "sessions": done.sessions,
+        "keys": done.keys,
+        "moved_on": done.moved_on,
+        "unclaimed": done.unclaimed,
+    }
 
 
 def _also(done: Deleted) -> list[str]:

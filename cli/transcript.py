@@ -20,13 +20,17 @@ _TEXTS = frozenset({"text", "input_text", "output_text"})
 
 def emit(summary: dict[str, object], page: SessionPage, messages: Iterable[Message]) -> None:
     """The session's object, its messages last."""
-    fields = {
+    write_object(fields(summary, page), "messages", map(as_json, messages))
+
+
+def fields(summary: dict[str, object], page: SessionPage) -> dict[str, object]:
+    """What is told of a session besides its messages."""
+    return {
         **summary,
         "lineage": [{"session_id": each.session_id, "kind": each.kind} for each in page.lineage],
         "route": page.route,
         **_under_way(page.under_way),
     }
-    write_object(fields, "messages", map(as_json, messages))
 
 
 def _under_way(now: UnderWay) -> dict[str, object]:

@@ -36,7 +36,7 @@ def why(chat: str, home: Path, at: str | None, as_json: bool) -> int:
         answer = answer_for(view, chat)
         say(view.remarks())
         if as_json:
-            emit_json(_why_json(answer))
+            emit_json(why_json(answer))
         else:
             from .chats.text import lines
 
@@ -71,7 +71,8 @@ def audit(home: Path, at: str | None, as_json: bool) -> int:
     return 1 if findings else 0
 
 
-def _why_json(answer: Answer) -> dict[str, Any]:
+def why_json(answer: Answer) -> dict[str, Any]:
+    """An answer as the contract has it."""
     from .chats.timeline import named
 
     route = answer.route
@@ -107,6 +108,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "evidence": list(finding.evidence),
         "candidates": _candidates_json(finding.candidates),
         "remedy": finding.remedy,
+        "rivals": _candidates_json(finding.rivals),
     }
 
 

@@ -13,7 +13,7 @@ from ..projections.base import Connection
 BEFORE_REPAIR, BEFORE_RESTORE = ".before-repair-", ".before-restore."
 """What follows the name of a home, or of a file of Hermes', in that of its copy."""
 BACKUPS = "backups"
-"""In the home: where backups of it were put, a path a line, as JSON."""
+"""In the home: where backups and exports of it were put, and what was imported, a path a line, as JSON."""
 _OF_HERMES = ("state.db", "sessions/sessions.json")
 
 
@@ -21,6 +21,8 @@ def note_copy(home: Path, to: Path) -> None:
     """Remember that a copy of the home lies at `to`; a home that cannot be written remembers nothing."""
     if to.parent == home.parent and to.name.startswith(f"{home.name}{BEFORE_REPAIR}"):
         return  # found by its name
+    if to in noted(home):
+        return
     with contextlib.suppress(OSError):
         handle = os.open(home / BACKUPS, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         try:
@@ -37,7 +39,7 @@ def copies_of(home: Path, db: Connection) -> list[Path]:
     """
     found = [*_named(home, BEFORE_REPAIR, BEFORE_RESTORE), *noted(home)]
     for (path,) in db.execute("SELECT path FROM source_homes WHERE path IS NOT NULL ORDER BY path"):
-        found += _in_hermes(Path(path))
+        found += _in_hermes(Path(path)) or _logs(Path(path))
     return list(dict.fromkeys(found))
 
 
@@ -58,7 +60,19 @@ def noted(home: Path) -> Iterator[Path]:
                 yield Path(path)
 
 
-def _in_hermes(home: Path) -> Iterator[Path]:
+def _logs(path: Path) -> list[Path]:
+    """The logs of a coding agent, where it was those that were imported."""
+    with contextlib.suppress(OSError):
+        if path.is_file() or next(path.rglob("*.jsonl"), None) is not None:
+            return [path]
+    return []
+
+
+def _in_hermes(home: Path) -> list[Path]:
+    return list(_found_in_hermes(home))
+
+
+def _found_in_hermes(home: Path) -> Iterator[Path]:
     for name in _OF_HERMES:
         path = home / name
         with contextlib.suppress(OSError):

@@ -32,9 +32,9 @@ def find_session(db: Connection, name: str) -> str:
     begun = _beginning(db, name)
     if len(begun) == 1:
         return begun[0]
-    titled = _titled(db, name)
-    if titled is not None:
-        return titled
+    by_title = titled(db, name)
+    if by_title is not None:
+        return by_title
     if begun:
         total = db.execute(
             "SELECT count(*) FROM sessions WHERE id >= ? AND id < ?", (name, name + _LAST)
@@ -112,7 +112,7 @@ def titles_in_line(db: Connection, base: str) -> list[str]:
     return [row[0] for row in rows if isinstance(row[0], str)]
 
 
-def _titled(db: Connection, title: str) -> str | None:
+def titled(db: Connection, title: str) -> str | None:
     """The session that a title leads to; a title that its session claimed goes before one it did not."""
     rows: list[tuple[int, int, str, str]] = [
         (claimed, started_us, session_id, other)

@@ -86,6 +86,7 @@ def search(
     source: str | None = None,
     sort: Sort = "relevance",
     hidden: bool = False,
+    cron_last: bool = False,
     marks: tuple[str, str] = MARKS,
     width: int = 160,
 ) -> SearchResult:
@@ -99,6 +100,7 @@ def search(
 
     Args:
         roles: only messages of these roles; none means all.
+        cron_last: what cron jobs said comes after all else in order of time, too.
         marks, width: how the snippet is marked, and how long it is at most.
     """
     query, _ = scrub(query)
@@ -112,7 +114,8 @@ def search(
     if not hidden:
         unwanted = conversations.hidden(source)
         found = [each for each in found if each[2] not in unwanted] if unwanted else found
-    found = _ordered(found, sort, after=conversations.of_cron() if source != "cron" else set())
+    late = conversations.of_cron() if source != "cron" and (cron_last or sort == "relevance") else set[str]()
+    found = _ordered(found, sort, after=late)
     roots = conversations.roots()
     held_by = [roots.get(each[2], each[2]) for each in found]
     counts = Counter(held_by)
@@ -276,13 +279,11 @@ def _scan(
 def _ordered(found: list[_Row], sort: Sort, *, after: set[str]) -> list[_Row]:
     """A total order: equal hits go by id, the newer first (`oldest`: the older).
 
-    By relevance, what was rewound comes after what was not, and the sessions in `after` after all others.
+    By relevance, what was rewound comes after what was not; the sessions in `after` come after all others.
     """
     for column in (1, 0):  # one after the other costs less than to compare whole rows
         found.sort(key=itemgetter(column), reverse=sort == "oldest")
-    if sort != "relevance":
-        return found
-    undone = [each for each in found if each[3]]
+    undone = [each for each in found if each[3]] if sort == "relevance" else []
     if undone:
         found = [each for each in found if not each[3]] + undone
     late = [each for each in found if each[2] in after] if after else []

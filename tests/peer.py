@@ -44,3 +44,28 @@ def routed_by_peer(hermes_home: Path, *sources: dict[str, str]) -> dict[str, str
     assert done.returncode == 0, done.stderr
     found: Any = json.loads(done.stdout.splitlines()[-1])
     return {str(key): str(session_id) for key, session_id in found.items()}
+
+
+_SEARCHED = """
+import json, os, sys
+from pathlib import Path
+from hermes_state import SessionDB
+from tools.session_search_tool import session_search
+
+db = SessionDB(db_path=Path(os.environ["HERMES_HOME"]) / "state.db")
+print(json.dumps([json.loads(session_search(db=db, **asked)) for asked in json.loads(sys.argv[1])]))
+"""
+
+
+def searched_by_peer(hermes_home: Path, *asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the peer's search tool answers to each set of arguments. It may write: give it a copy."""
+    done = subprocess.run(
+        [str(peer_python()), "-c", _SEARCHED, json.dumps(asked)],
+        env=os.environ | {"HERMES_HOME": str(hermes_home), "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found

@@ -23,6 +23,7 @@ from unittest import mock
 
 import click
 
+from retold.cli.filters import NAMES as FILTERS
 from retold.cli.lazy import Lazy, LazyGroup, load
 from retold.cli.main import RETOLD, main
 
@@ -121,7 +122,9 @@ def command_table() -> str:
         arguments = [
             p.make_metavar(click.Context(each.command)) for p in params if isinstance(p, click.Argument)
         ]
-        options = [f"`{max(p.opts, key=len)}`" for p in params if isinstance(p, click.Option)]
+        filtered = {p.name for p in params} >= FILTERS
+        own = [p for p in params if isinstance(p, click.Option) and not (filtered and p.name in FILTERS)]
+        options = [f"`{max(p.opts, key=len)}`" for p in own] + ["filters"] * filtered
         line = " ".join((each.line, *arguments))
         rows.append(f"| `{line}` | {' '.join(options) or '–'} | {each.short_help} |")
     return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""docs/field-cases.md: each case names tests that exist."""
+"""docs/field-cases.md and docs/hermes-parity.md: each row names tests that exist."""
 
 from __future__ import annotations
 
@@ -41,3 +41,14 @@ def test_every_case_that_a_test_is_named_after_has_a_row() -> None:
 
 def test_a_test_of_a_case_has_a_name_of_its_own() -> None:
     assert [name for name, count in EVERY.items() if count > 1 and re.match(r"test_[a-k]\d+_", name)] == []
+
+
+def test_a_row_of_the_parity_page_is_held_by_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "hermes-parity.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    rows = [line for line in rows if not line.startswith("| flag or behaviour |")]
+    unheld = [line for line in rows if not re.search(r"`test_\w+`", line)]
+
+    assert rows
+    assert unheld == []
+    assert set(re.findall(r"`(test_\w+)`", page)) - EVERY.keys() == set()

@@ -113,13 +113,13 @@ def import_opened(
         blaming(projector.log, lambda: projector),  # the plan reads what was seen before
     ):
         if not waited:
-            return _import(target, home, progress, moved_from)
+            return take_in(target, home, progress, moved_from)
         # What was open while another import read on may be older than what that one has taken in.
         with opened(home.path, folder) as as_it_is_now:
-            return _import(target, as_it_is_now, progress, moved_from)
+            return take_in(target, as_it_is_now, progress, moved_from)
 
 
-def _import(
+def take_in(
     target: Target,
     home: HermesHome,
     progress: Callable[[Progress], None] | None,

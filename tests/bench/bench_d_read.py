@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from retold.infrastructure.home import Home
 from retold.infrastructure.reading import reading
+from retold.infrastructure.session_search import SessionSearch
 from retold.projections.listing import list_sessions
 from retold.projections.search import search
 from retold.projections.sessions import counts
@@ -70,6 +72,33 @@ def test_search(store: MakeStore, told: Told, peer: Peer, name: str, query: str,
         floor=floor,
         at_most=10,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "cjk"),
+    [
+        ("a Latin word", make_store.LATIN, 0.0),
+        ("two CJK characters", make_store.CJK, 0.2),
+        ("a phrase", PHRASE, 0.0),
+    ],
+)
+def test_search_tool(store: MakeStore, told: Told, peer: Peer, name: str, query: str, cjk: float) -> None:
+    hermes = store(SIZE, cjk=cjk, index=True)
+    with SessionSearch(told(hermes)) as ask:
+        (first, *_) = json.loads(ask(query))["results"]
+        at = {"session_id": first["session_id"], "around_message_id": first["match_message_id"]}
+        ours = {
+            "find": time_ms(lambda: ask(query)),
+            "scroll": time_ms(lambda: ask(**at)),
+            "browse": time_ms(ask),
+        }
+    theirs = peer("tool", hermes, query)
+
+    what = f"search tool, {SIZE:,} messages"
+    note(what, f"find {name}", "ms", ours["find"], hermes=theirs["find"])
+    if cjk == 0.0 and query == make_store.LATIN:
+        note(what, "scroll", "ms", ours["scroll"], hermes=theirs["scroll"], at_most=1)
+        note(what, "browse", "ms", ours["browse"], hermes=theirs["browse"])
 
 
 def test_list(store: MakeStore, told: Told, peer: Peer, peer_python: Path) -> None:

@@ -3,6 +3,7 @@
 PEER_PYTHON peer_side.py append FOLDER COUNT SYNCHRONOUS    messages a second, one at a time
 PEER_PYTHON peer_side.py compact FOLDER COUNT   milliseconds of compacting a session in place
 PEER_PYTHON peer_side.py search HOME QUERY      {"ms": median, "hits": n}
+PEER_PYTHON peer_side.py tool HOME QUERY        {"find": median ms, "scroll": …, "browse": …}: its search tool
 PEER_PYTHON peer_side.py list HOME              median milliseconds of its list of 20
 PEER_PYTHON peer_side.py stats HOME             median milliseconds of its counts
 PEER_PYTHON peer_side.py reindex HOME           messages a second of telling its search indexes again
@@ -75,6 +76,19 @@ def search(home: str, query: str) -> dict[str, float]:
     }
 
 
+def tool(home: str, query: str) -> dict[str, float]:
+    """Its search tool: three finds, a window around the first, the latest three."""
+    db = opened(Path(home))
+    ask = importlib.import_module("tools.session_search_tool").session_search
+    (first, *_) = json.loads(ask(query=query, db=db))["results"]
+    at = {"session_id": first["session_id"], "around_message_id": first["match_message_id"]}
+    return {
+        "find": _time_ms(lambda: ask(query=query, db=db)),
+        "scroll": _time_ms(lambda: ask(**at, db=db)),
+        "browse": _time_ms(lambda: ask(db=db)),
+    }
+
+
 def list_(home: str) -> float:
     """The list of 20 that its command line shows."""
     db = opened(Path(home))
@@ -112,6 +126,7 @@ def main() -> None:
         "append": append,
         "compact": compact,
         "search": search,
+        "tool": tool,
         "list": list_,
         "stats": stats,
         "reindex": reindex,

@@ -128,6 +128,31 @@ def test_a_deletion_and_taking_it_back_answer_with_what_is_promised(run: Run) ->
     assert (back["sessions"], back["moved_on"], back["unclaimed"]) == (["s1"], [], [])
 
 
+def test_bulk_verbs_answer_with_what_is_promised(run: Run) -> None:
+    shown = run("sessions", "prune", "--source", "telegram", "--dry-run", "--json").json
+    done = run("sessions", "archive", "s1", "--json").json
+    line = "A session is `{"
+
+    assert set(shown) == set(done) == promised("sessions prune")
+    assert (shown["dry_run"], shown["sessions"], shown["oldest_at"], shown["undo"]) == (True, [], None, None)
+    assert shown["skipped"] == {"s1": "one conversation with s2, which is open"}
+    assert (
+        f"{line}{json.dumps(list(done['sessions'][0])).strip('[]').replace(', ', ',')}"
+        in SECTIONS["retold sessions prune"]
+    )
+    assert [each["id"] for each in done["sessions"]] == ["s1", "s2"]
+    assert done["undo"] == "retold sessions unarchive s2"
+
+
+def test_renaming_and_optimizing_answer_with_what_is_promised(run: Run) -> None:
+    named = run("sessions", "rename", "s1", "new", "boat", "--json").json
+    tidied = run("sessions", "optimize", "--json").json
+
+    assert (set(named), set(tidied)) == (promised("sessions rename"), promised("sessions optimize"))
+    assert (named["title"], named["previous"]) == ("new boat", "boat")
+    assert tidied["optimised"]
+
+
 def test_forgetting_answers_with_what_is_promised(run: Run) -> None:
     answer = run("forget", "--text", "hello boat", "--yes", "--json").json
 

@@ -1,0 +1,46 @@
+"""`retold sessions optimize`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .options import home_option, json_option
+from .output import emit_json
+from .stream import put, say, size
+from .writing import writing
+
+EXIT_NOT_DONE = 1
+
+
+@click.command()
+@home_option
+@json_option
+def optimize(home: Path, as_json: bool) -> int:
+    """Tidy the search index, and give space back.
+
+    What `retold maintain` does at its end, at any time: it deletes and erases nothing. Space is given
+    back where more than a quarter of the file is free.
+    """
+    from ..infrastructure.maintenance import optimise_index, vacuum
+
+    with writing(home) as engine:
+        before = _bytes(engine.state.path)
+        merged = optimise_index(engine.projector)
+        vacuum(engine.projector)
+        after = _bytes(engine.state.path)
+    if as_json:
+        emit_json({"optimised": merged, "before_bytes": before, "after_bytes": after})
+    else:
+        if merged:
+            put("Optimized the search index.")
+        else:
+            say(["The search index could not be tidied: another process writes it."])
+        reclaimed = f" (reclaimed {size(before - after)})" if after < before else ""
+        put(f"Projections: {size(before)} -> {size(after)}{reclaimed}")
+    return 0 if merged else EXIT_NOT_DONE
+
+
+def _bytes(path: Path) -> int:
+    return path.stat().st_size
