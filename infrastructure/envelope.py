@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..domain.errors import LogDamaged
 from ..domain.events import Recorded
@@ -33,7 +33,7 @@ def all_recorded(rows: Sequence[Sequence[Any]]) -> list[Recorded]:
     Raises:
         LogDamaged: one cannot be decoded.
     """
-    make: Callable[..., Recorded] = Recorded
+    make = cast("Callable[..., Recorded]", Recorded)
     decode = codec.decode
     try:
         return [
