@@ -148,7 +148,7 @@ def _chosen(db: Connection, wish: Wish, at_us: int, zone: tzinfo | None) -> tupl
     if wish.names:
         from ..projections.find import find_session
 
-        return named(db, [find_session(db, each) for each in wish.names]), "as named"
+        return named(db, [find_session(db, each, exact=True) for each in wish.names]), "as named"
     filters = parsed(wish.given, now_us=at_us, zone=zone)
     return select(db, wish.verb, filters, include=wish.include), described(filters)
 

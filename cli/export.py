@@ -145,6 +145,15 @@ def _refuse(asked: Asked, *, as_json: bool) -> None:
         raise BadUsage("--json answers where the export goes", hint="name a file, or leave --json out")
     if not asked.prompts:
         _refuse_place(asked)
+    _refuse_home(asked)
+
+
+def _refuse_home(asked: Asked) -> None:
+    """No export goes among the files of the home."""
+    from ..infrastructure.exporters.output_file import refuse_inside
+
+    if asked.output is not None and not asked.streamed:
+        refuse_inside(asked.home, _path(asked.output))
 
 
 def _refuse_place(asked: Asked) -> None:
@@ -239,7 +248,9 @@ def _note(view: View, asked: Asked, done: Done) -> None:
 
 def _folder(asked: Asked) -> Path:
     """Where pages go."""
-    return asked.home / "session-exports" if asked.output is None else _path(asked.output)
+    from ..infrastructure.exporters.output_file import EXPORTS
+
+    return asked.home / EXPORTS if asked.output is None else _path(asked.output)
 
 
 def _path(text: str) -> Path:

@@ -55,7 +55,7 @@ def forget(
         else:
             from ..projections.find import find_session
 
-            found = find_session(engine.state.reader(), session or "")
+            found = find_session(engine.state.reader(), session or "", exact=True)
             name = message or ""
             done = engine.forget_message(
                 found, int(name.lstrip("#")) if name.lstrip("#").isdecimal() else name, reason=reason

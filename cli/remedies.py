@@ -132,7 +132,7 @@ def _key(db: Connection, text: str) -> str:
 def _session(db: Connection, text: str) -> str:
     from ..projections.find import find_session
 
-    return find_session(db, text)
+    return find_session(db, text, exact=True)
 
 
 def _answer(done: Saved, more: dict[str, object], *, as_json: bool) -> None:

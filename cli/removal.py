@@ -73,7 +73,7 @@ def _delete_one(home: Path, session: str, *, yes: bool, now: bool, reason: str, 
     with writing(home) as engine:
         db = engine.state.reader()
         try:
-            found = find_session(db, session)
+            found = find_session(db, session, exact=True)
         except DeletedSession:
             if not now:
                 raise

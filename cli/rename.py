@@ -26,7 +26,7 @@ def rename(session: str, title: tuple[str, ...], home: Path, as_json: bool) -> N
     from ..projections.find import find_session
 
     with writing(home) as engine:
-        found = find_session(engine.state.reader(), session)
+        found = find_session(engine.state.reader(), session, exact=True)
         before = engine.session(found).title
         done = engine.title_session(found, " ".join(title))
         now = engine.session(found).title

@@ -158,6 +158,8 @@ class Mirror:
     def _follow(self, state: StateFile) -> None:
         while self._moved.wait() and not self._closing.wait(DEBOUNCE_S):
             self._moved.clear()
+            if self._closing.is_set():  # who closes may have set just what was cleared, and waits for this
+                return
             self._write(state)
 
     def close(self, state: StateFile) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ..domain.errors import Ambiguous, DeletedSession, NoSuchSession, RuleBroken
+from ..domain.errors import Ambiguous, BadUsage, DeletedSession, NoSuchSession, RuleBroken
 from ..domain.shell import shell_word
 from ..domain.titles import base_of, lineage_matches, lineage_number
 from .base import Connection
@@ -16,23 +16,29 @@ SHOWN = 10
 """Candidates that an error lists; it says how many there are."""
 
 
-def find_session(db: Connection, name: str) -> str:
+def find_session(db: Connection, name: str, *, exact: bool = False) -> str:
     """The id of the session that `name` stands for.
 
     Tried in this order (REFERENCE.md 3): the whole id; the beginning of exactly one id; a title. A
     title means the newest of its lineage (`plan`, `plan #2`, …) and of that the last continuation;
     one that bears a number means just that session.
 
+    Args:
+        exact: a title means the session that bears just this one, where one does: for who changes it.
+
     Raises:
-        NoSuchSession: nothing bears that name. DeletedSession: what bore it was deleted.
+        BadUsage: no name at all. NoSuchSession: nothing bears that name.
+        DeletedSession: what bore it was deleted.
         Ambiguous: several ids begin so; it lists them.
     """
+    if not name.strip():
+        raise BadUsage("no session is named", hint="give an id, the beginning of one, or a title")
     if db.execute("SELECT 1 FROM sessions WHERE id = ?", (name,)).fetchone():
         return name
     begun = _beginning(db, name)
     if len(begun) == 1:
         return begun[0]
-    by_title = titled(db, name)
+    by_title = (_bearing(db, name) if exact else None) or titled(db, name)
     if by_title is not None:
         return by_title
     if begun:
@@ -58,7 +64,7 @@ def find_deleted(db: Connection, name: str) -> str:
         NoSuchSession: none does, or it is erased. RuleBroken: the session is not deleted.
         Ambiguous: several ids begin so; it lists them.
     """
-    named = deletions_named(db, name)
+    named = deletions_named(db, name) if name.strip() else []
     if len(named) == 1:
         if named[0].erased_position is not None:
             raise _gone(named[0])
@@ -110,6 +116,16 @@ def titles_in_line(db: Connection, base: str) -> list[str]:
         (base, f"{base} #", f"{base} #{_LAST}"),
     )
     return [row[0] for row in rows if isinstance(row[0], str)]
+
+
+def _bearing(db: Connection, title: str) -> str | None:
+    """The session that bears just this title; one that claimed it goes before one that did not."""
+    row = db.execute(
+        "SELECT id FROM sessions WHERE title = ?"
+        " ORDER BY title_claimed DESC, started_us DESC, id DESC LIMIT 1",
+        (title,),
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 def titled(db: Connection, title: str) -> str | None:

@@ -163,13 +163,14 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
     ) -> Stopped:
         """Stop serving chats. What still runs is interrupted and marked; what ended in time is unmarked.
 
-        A stop is clean where nothing still ran: then `.clean_shutdown` says so to the next start.
+        A stop is clean where nothing still ran: then `.clean_shutdown` says so to the next start. One that
+        is not takes away what a stop before it left.
 
         Args:
             clean: False where the caller knows of work that was left undone.
 
         Raises:
-            NoRoom: the stop is on record, but the marker could not be written.
+            NoRoom: the stop is on record, but the marker could not be written, or taken away.
         """
         stream = gateway.stream(name)
 
@@ -194,8 +195,11 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
             return Stopped("", self.save_events(events), sound, tuple(running))
 
         stopped = self.decide(decision)
+        marker = _marker(self.home, name)
         if stopped.clean:
-            _leave_marker(_marker(self.home, name))
+            _leave_marker(marker)
+        else:
+            _remove_marker(marker)
         return stopped
 
     def stop_session(self, session_id: str, *, at_us: int | None = None) -> Saved:
@@ -312,13 +316,9 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
     def _marker_taken(self, name: str) -> Iterator[bool]:
         """Whether the last stop was clean. The marker is gone first: a start that dies was none."""
         marker = _marker(self.home, name)
-        try:
-            marker.unlink()
-        except FileNotFoundError:
+        if not _remove_marker(marker):
             yield False
             return
-        except OSError as error:
-            raise NoRoom(f"{marker} cannot be removed: {error.strerror}", hint="check the folder") from error
         try:
             yield True
         except BaseException:
@@ -387,6 +387,17 @@ def _own_drain_lifted(runs: Gateway) -> list[Payload]:
 def _marker(home: Path, name: str) -> Path:
     """Hermes' name for the file; a second gateway of a home has its own."""
     return home / (MARKER if name == MAIN else f"{MARKER}.{name}")
+
+
+def _remove_marker(path: Path) -> bool:
+    """Take the marker away; False where there was none."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise NoRoom(f"{path} cannot be removed: {error.strerror}", hint="check the folder") from error
+    return True
 
 
 def _leave_marker(path: Path) -> None:

@@ -9,19 +9,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ...domain.errors import NoRoom, RuleBroken
+from ...domain.errors import BadUsage, NoRoom, RuleBroken
+
+_MAGIC = b"SQLite format 3\0"
+EXPORTS = "session-exports"
+"""The folder in a home where pages go for which no other is named."""
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
     """Refuse to write over what is there.
 
     Raises:
-        RuleBroken: a file is there, and `force` is false.
+        RuleBroken: a file is there, and `force` is false; or it is a database.
     """
-    if not force and path.is_file():
+    if not path.is_file():
+        return
+    if not force:
         raise RuleBroken(
             f"Export already exists: {path}. Pass --force to overwrite.", hint="nothing was written"
         )
+    if _is_database(path):
+        raise RuleBroken(f"{path} is a database and not written over", hint="name another file")
+
+
+def refuse_inside(home: Path, path: Path) -> None:
+    """Refuse to write among the files of a home, but for the folder of its exports.
+
+    Raises:
+        BadUsage: `path` lies there.
+    """
+    home, path = home.resolve(), path.resolve()
+    if path == home or (home in path.parents and home / EXPORTS not in (path, *path.parents)):
+        raise BadUsage(f"{path} lies inside the home {home}", hint="name a file or folder outside of it")
 
 
 def make_folder(folder: Path) -> None:
@@ -58,6 +77,12 @@ def written(path: Path, *, force: bool) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
+
+
+def _is_database(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+    return False
 
 
 @contextlib.contextmanager

@@ -170,19 +170,21 @@ class _Home:
             self.unchanged["messages"] += len(messages)
             return
         self._insert("sessions", row)
-        renumbered = 0
+        renumbered = last = 0
         for message in messages:
-            renumbered += self._number(message)
+            renumbered += self._number(message, last)
+            last = message["id"]
             self._insert("messages", {**message, "session_id": session_id})
         if renumbered:
             self.notes.append(
-                f"session {session_id}: {renumbered:,} of its messages bore no own id and have new ones"
+                f"session {session_id}: {renumbered:,} of its messages bore no id of their own that gives"
+                " their order, and have new ones"
             )
 
-    def _number(self, message: Fields) -> bool:
-        """Give a message an id where it has none, or that of another."""
+    def _number(self, message: Fields, last: int) -> bool:
+        """Give a message an id where it has none, or that of another, or one that is not after `last`."""
         wanted = message.get("id")
-        known = type(wanted) is int and 0 < wanted <= _NUMBERS // 2
+        known = type(wanted) is int and last < wanted <= _NUMBERS // 2
         if known and not self._db.execute("SELECT 1 FROM messages WHERE id = ?", (wanted,)).fetchall():
             return False
         (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()  # type: ignore[misc] # an aggregate has a row

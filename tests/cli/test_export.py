@@ -542,3 +542,26 @@ def test_the_fixture_is_exported_with_valid_utf8_throughout(run: Run, tmp_path: 
     run("sessions", "export", tmp_path / "all.jsonl")
 
     assert len(lines((tmp_path / "all.jsonl").read_bytes().decode("utf-8", "strict"))) == 57
+
+
+# --- what no export may write over --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["events.db", "config.yaml", "state.db", "new.jsonl"])
+def test_no_export_goes_among_the_files_of_the_home(run: Run, told: Path, name: str) -> None:
+    done = run("sessions", "export", "--force", told / name)
+
+    assert done.exit_code == 2
+    assert "lies inside the home" in done.stderr
+    assert run("verify").exit_code == 0
+
+
+def test_a_database_is_not_written_over(run: Run, told: Path, hermes_home: Path) -> None:
+    there = hermes_home / "state.db"
+    before = there.read_bytes()
+    done = run("sessions", "export", "--force", there)
+
+    assert told.is_dir()
+    assert done.exit_code == 3
+    assert "is a database" in done.stderr
+    assert there.read_bytes() == before

@@ -93,6 +93,21 @@ def test_a_clean_stop_leaves_a_marker_that_the_next_start_takes_away(
     assert engine.start_gateway().clean is False
 
 
+def test_a_stop_that_leaves_work_undone_takes_away_what_a_clean_one_had_left(
+    engine: SessionEngine, home: Path
+) -> None:
+    chat(engine)
+    engine.start_gateway()
+    engine.stop_gateway()
+    engine.begin_turn("s1", gateway="main")
+
+    stopped = engine.stop_gateway()
+
+    assert (stopped.clean, stopped.running) == (False, ("s1",))
+    assert not (home / MARKER).exists()
+    assert engine.start_gateway().clean is False
+
+
 def test_two_gateways_of_a_home_do_not_take_each_others_marker(home: Path, engine: SessionEngine) -> None:
     engine.start_gateway("main")
     engine.start_gateway("second")

@@ -225,3 +225,16 @@ def test_nothing_is_left_in_the_home(run: Run, tmp_path: Path) -> None:
     take(run, write(tmp_path / "a.jsonl", session("s1", ODD)), tmp_path / "h")
 
     assert not [each for each in (tmp_path / "h").iterdir() if each.name.startswith("import-")]
+
+
+@pytest.mark.parametrize("ids", [[2**62 + 5, 9, 2**62 + 1], [3, 2, 1], [1, None, 3], [4, 4, 5]])
+def test_messages_keep_their_order_whatever_their_ids(
+    run: Run, tmp_path: Path, home: Path, ids: list[int | None]
+) -> None:
+    said = [{**ODD, "id": each, "content": f"m{place}"} for place, each in enumerate(ids)]
+    done = take(run, write(tmp_path / "odd.jsonl", session("s1", *said)), home)
+
+    assert done.exit_code == 0
+    (told,) = [json.loads(each) for each in run("sessions", "export", "-").stdout.splitlines()]
+    assert [each["content"] for each in told["messages"]] == ["m0", "m1", "m2"]
+    assert "no id of their own that gives their order" in str(done.json["notes"])

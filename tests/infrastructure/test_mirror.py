@@ -112,3 +112,33 @@ def test_no_command_waits_for_the_mirror_and_it_follows_while_the_engine_is_open
     assert not waited_for
     assert followed
     assert there == made.session_id
+
+
+class ClosedAsItIsCleared(threading.Event):
+    """An event in whose clearing somebody closes the mirror, at the latest moment at which that can be."""
+
+    closing: threading.Event
+
+    def clear(self) -> None:
+        self.closing.set()
+        self.set()
+        super().clear()
+
+
+def test_one_that_is_closed_as_its_thread_wakes_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "DEBOUNCE_S", 0)
+    with SessionEngine(tmp_path) as engine:
+        follows = engine.mirror
+        moved = ClosedAsItIsCleared()
+        moved.closing = follows._closing
+        monkeypatch.setattr(follows, "_moved", moved)
+        engine.create_session("telegram", key=KEY)
+        thread = follows._thread
+        assert thread is not None
+        thread.join(timeout=10)
+
+        ended = not thread.is_alive()
+        threading.Event.set(moved)  # whoever still waits may go
+        assert ended

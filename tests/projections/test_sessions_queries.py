@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from retold.domain.errors import Ambiguous, NoSuchSession
+from retold.domain.errors import Ambiguous, BadUsage, NoSuchSession
 from retold.domain.events import ParentKind, SourceRowChanged
 from retold.projections.find import find_session
 from retold.projections.listing import REASONS, Listing, list_sessions
@@ -279,8 +279,20 @@ def test_several_beginnings_are_refused_with_candidates(home: Path) -> None:
         assert refused.value.candidates == ["20260504_aa", "20260504_ab"]
         with pytest.raises(NoSuchSession, match="'lan'"):
             find_session(db, "lan")
-        with pytest.raises(Ambiguous):
-            find_session(db, "")
+        for blank in ("", " "):
+            with pytest.raises(BadUsage, match="no session is named"):
+                find_session(db, blank)
+
+
+def test_who_changes_a_session_by_its_title_means_the_one_that_bears_it(home: Path) -> None:
+    def tell(h: History) -> None:
+        h.session("s0", title="plan")
+        h.session("s1", title="plan #2")
+
+    with told(home, tell) as db:
+        assert find_session(db, "plan") == "s1"
+        assert find_session(db, "plan", exact=True) == "s0"
+        assert find_session(db, "plan #2", exact=True) == "s1"
 
 
 def test_a_renamed_continuation_is_found_by_its_new_name_at_once(home: Path) -> None:

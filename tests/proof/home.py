@@ -145,7 +145,12 @@ class Home(RuleBasedStateMachine):
 
     # --- sessions ----------------------------------------------------------------------------------
 
-    @rule(pick=number, kind=st.sampled_from([None, None, "delegate", "branch"]), by=writers, crash=crashes)
+    @rule(
+        pick=number,
+        kind=st.sampled_from([None, None, None, "delegate", "branch", "continuation"]),
+        by=writers,
+        crash=crashes,
+    )
     def create(self, pick: int, kind: str | None, by: int, crash: str | None) -> None:
         name, parent = self.name(), None
         if kind is not None and (known := self.any_talk(pick)) in self.model.talks:
@@ -648,8 +653,7 @@ def taken_back(now: World, before: World) -> World:
         was.running, was.lease_us, was.since_us = talk.running, talk.lease_us, talk.since_us
         was.turns, was.queued, was.last_turn = talk.turns, talk.queued, talk.last_turn
         was.named = was.named or talk.named
-        was.gateway, was.resume, was.marked_us = talk.gateway, talk.resume, talk.marked_us
-        was.restarts, was.handoff, was.opened = talk.restarts, talk.handoff, talk.opened
+        was.gateway, was.handoff, was.opened = talk.gateway, talk.handoff, talk.opened
     return back
 
 

@@ -172,6 +172,13 @@ class Run:
     clean: bool = False
     """Whether its marker lies there: the last stop was one that it chose, and nothing still ran."""
     started: bool = False
+    running: bool = False
+    """It started, and did not stop since."""
+    left_clean: bool = False
+    """At its last stop nothing still ran, whatever became of the marker."""
+    offered: list[str] = field(default_factory=list)
+    """Sessions that its last start was given to go on with."""
+    offered_us: int = 0
     deaths: int = 0
     drain: tuple[int, int] | None = None
     """Since when and until when no turns begin."""
@@ -267,6 +274,8 @@ class Model:
     ) -> Talk:
         if name in self.talks:
             raise Refused("session_exists")
+        if kind == "continuation":
+            self._refuse_continuation(self.talk(parent or ""))
         if title is not None and title in self.claims:
             raise Refused("title_taken")
         made = Talk(name, source, at, key=key, parent=parent, kind=kind)
@@ -276,6 +285,14 @@ class Model:
         if key is not None:
             self.lead(key, name)
         return made
+
+    def _refuse_continuation(self, parent: Talk) -> None:
+        """One goes on only where a conversation was compressed, and in no second session."""
+        below = [each for each in self.talks.values() if each.parent == parent.id and not each.erased]
+        if parent.goes_on is not None or any(each.kind == "continuation" for each in below):
+            raise Refused("session_over")
+        if parent.end != "compression":
+            raise Refused("rule_broken")
 
     def end(self, name: str, reason: str, at: int) -> None:
         talk = self.talk(name)

@@ -80,6 +80,37 @@ class Served(Home):
             last = command == told[steps - 1][0]
             self.do(command, {"session_id": name, **given}, change, by=by, crash=crash if last else None)
 
+    @rule(
+        chat=chats,
+        ran=gateways,
+        ends=st.sampled_from([None, None, "stop", "drain"]),
+        starts=gateways,
+        steps=st.integers(1, 4),
+        us=st.sampled_from([0, MINUTE, 3 * MINUTE]),
+        by=writers,
+        crash=crashes,
+    )
+    def start_beside(
+        self,
+        chat: int,
+        ran: str,
+        ends: str | None,
+        starts: str,
+        steps: int,
+        us: int,
+        by: int,
+        crash: str | None,
+    ) -> None:
+        """Of two gateways that live one runs a chat's turn, and one of them starts again."""
+        for each in ("main", "spare"):
+            if not self.model.run(each).running:
+                self.gateway(what="start", gateway=each, by=by, crash=None)
+        self.serve(chat=chat, gateway=ran, steps=steps, by=by, crash=None)
+        self.clock.now_us += us
+        if ends is not None:
+            self.gateway(what=ends, gateway=ran, by=by, crash=None)
+        self.gateway(what="start", gateway=starts, by=by, crash=crash)
+
     # --- handing over ------------------------------------------------------------------------------
 
     @rule(pick=number, chat=chats, gateway=gateways, steps=st.integers(1, 3), by=writers, crash=crashes)

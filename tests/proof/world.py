@@ -19,11 +19,15 @@ class World(Model):
     def start(self, name: str, at: int) -> list[str]:
         """A gateway starts: what is to be gone on with."""
         run = self.run(name)
+        first = not run.started
         clean, run.clean = run.clean, False
         run.deaths += run.started and not clean
-        run.started, run.drain = True, None
+        run.started, run.running, run.drain, run.offered = True, True, None, []
+        others = {other: self._stands(other, at) for other in self.runs if other != name}
         offered = []
         for talk in self.there():
+            if self._seen_to(talk, name, others, at):
+                continue
             led = any(each.to == talk.id for each in self.routes.values())
             cut = talk.running is not None and (talk.gateway == name or (led and not talk.runs(at)))
             if cut:
@@ -34,7 +38,7 @@ class World(Model):
             restarts = talk.restarts + cut
             if restarts >= 3 and (cut or talk.resume is not None):
                 talk.suspend(restarts)
-            elif cut or (talk.resume is None and recent and not clean):
+            elif cut or (talk.resume is None and recent and not _unharmed(talk, name, clean, first, others)):
                 talk.mark("restart_interrupted", at, restarts)
             if talk.resume is not None and led and at - talk.marked_us <= FRESH:
                 offered.append(talk.id)
@@ -42,7 +46,40 @@ class World(Model):
             return []
         loop = sum(at - each <= MINUTE for each in run.resumed_us) >= 2
         run.resumed_us = [*run.resumed_us, at][-16:]
-        return [] if loop else sorted(offered)
+        run.offered, run.offered_us = [] if loop else sorted(offered), at
+        return run.offered
+
+    def _stands(self, name: str, at: int) -> str | None:
+        """How another gateway stands: it lives, it was stopped in peace, or it was cut off."""
+        run = self.run(name)
+        if not run.started:
+            return None
+        if run.running:
+            return "cut off" if self._silent(name, at) else "lives"
+        return "stopped" if run.left_clean else "cut off"
+
+    def _silent(self, name: str, at: int) -> bool:
+        """Whether a turn of it was never finished, and nothing was heard in its sessions since."""
+        ran = [each for each in self.there() if each.gateway == name]
+        lapsed = [each.lease_us for each in ran if each.running is not None and not each.runs(at)]
+        if not lapsed:
+            return False
+        return not any(
+            each.runs(at)
+            or (each.active_us is not None and each.active_us > max(lapsed))
+            or (each.running is not None and each.since_us > max(lapsed))
+            for each in ran
+        )
+
+    def _seen_to(self, talk: Talk, name: str, others: dict[str, str | None], at: int) -> bool:
+        """Whether another gateway sees to a session: every one serves every platform here."""
+        if talk.running is not None:
+            return talk.gateway != name and talk.runs(at)
+        last_us = 0 if talk.last_turn is None else talk.last_turn[0]
+        for other in (self.run(each) for each, stands in others.items() if stands == "lives"):
+            if talk.id in other.offered and other.offered_us >= last_us:
+                return True
+        return talk.gateway is not None and others.get(talk.gateway) == "lives"
 
     def drain(self, name: str, at: int) -> None:
         """Begin no turns for a minute; what runs is marked until it has ended."""
@@ -55,7 +92,7 @@ class World(Model):
         """What still runs is cut off and marked, what ended in time is unmarked."""
         run = self.run(name)
         since = None if run.drain is None else run.drain[0]
-        run.drain, run.clean = None, True
+        run.drain, run.clean, run.running = None, True, False
         for talk in self.there():
             if talk.gateway != name:
                 continue
@@ -66,6 +103,7 @@ class World(Model):
                     talk.mark("shutdown_timeout", at, talk.restarts + 1)
             elif since is not None and talk.marked_us >= since and talk.resume in DRAINED:
                 talk.resume, talk.marked_us = None, 0
+        run.left_clean = run.clean
 
     def hold(self, key: str, name: str, gateway: str | None, at: int) -> None:
         """Work in the background holds timed resets up."""
@@ -249,7 +287,17 @@ class World(Model):
         self._turn_over(talk, at)
 
 
+def _unharmed(talk: Talk, name: str, clean: bool, first: bool, others: dict[str, str | None]) -> bool:
+    """Whether whoever ran the last turn of a session was not cut off at it."""
+    if talk.gateway is None:
+        ways = set(others.values())
+        return clean or (first and bool(ways & {"lives", "stopped"}) and "cut off" not in ways)
+    return clean if talk.gateway == name else others.get(talk.gateway) == "stopped"
+
+
 def _quiet_us(talk: Talk) -> int:
     """When anything was last said in a session; of an empty one, when it began."""
-    said = [each.at_us for each in talk.rows if not each.erased]
-    return max([*said, *([] if talk.active_us is None else [talk.active_us])], default=talk.started_us)
+    said: list[int] = [each.at_us for each in talk.rows if not each.erased]
+    if talk.active_us is not None:
+        said.append(talk.active_us)
+    return max(said, default=talk.started_us)
