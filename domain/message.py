@@ -25,12 +25,7 @@ _ENCODED: Final = re.compile(
 )
 """How a text begins that is a file's bytes."""
 _ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89abAB]")
-TEXTS: Final = (
-    "content",
-    "tool_name",
-    "tool_calls",
-    "tool_call_id",
-    "platform_message_id",
+_MADE: Final = (
     "finish_reason",
     "reasoning",
     "reasoning_content",
@@ -40,6 +35,8 @@ TEXTS: Final = (
     "effect_disposition",
     "api_content",
 )
+"""What a model's answer bears beside its content."""
+TEXTS: Final = ("content", "tool_name", "tool_calls", "tool_call_id", "platform_message_id", *_MADE)
 """The columns of a message that hold text, or JSON as text."""
 _WORDS: Final = (
     "role",
@@ -53,18 +50,7 @@ _WORDS: Final = (
     "api_content",
 )
 _JSON: Final = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
-ENRICHED: Final = (
-    "platform_message_id",
-    "token_count",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "effect_disposition",
-    "api_content",
-)
+ENRICHED: Final = ("platform_message_id", "token_count", *_MADE)
 """What a second delivery of a message may know that the first did not."""
 
 

@@ -189,11 +189,7 @@ class RouteCommands(ExpiryCommands):
             previous=None if moved is None else led.session_id,
             due=waits,
             resume=state.marks.resume,
-            note=None
-            if state.marks.resume is None
-            else restarts.recovery_note(
-                state.marks.resume, restarts.note_kind(state.source, new_message=True)
-            ),
+            note=restarts.note_for(state, None),
         )
 
     def _begun(

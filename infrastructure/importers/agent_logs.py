@@ -172,20 +172,7 @@ def _import(
 
     position = decide_again(append)
     projector.catch_up()
-    return ImportReport(
-        path=readable(path),
-        schema_version=None,
-        position=position,
-        duration_s=time.monotonic() - started_s,
-        taken=dict(findings.taken),
-        unchanged=dict(findings.unchanged),
-        conflicts=list(findings.conflicts),
-        lost=lost,
-        damage=[],
-        skipped=list(findings.skipped),
-        notes=list(findings.notes),
-        differences=[],
-    )
+    return findings.report(readable(path), position, started_s, lost=lost)
 
 
 def _take(

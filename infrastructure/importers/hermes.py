@@ -153,19 +153,8 @@ def take_in(
         if progress is None
         else lambda at: progress(Progress("telling what can be read", at.done, at.total))
     )
-    return ImportReport(
-        path=read_path,
-        schema_version=schema_version,
-        position=position,
-        duration_s=time.monotonic() - started_s,
-        taken=dict(findings.taken),
-        unchanged=dict(findings.unchanged),
-        conflicts=list(findings.conflicts),
-        lost=lost,
-        damage=damage,
-        skipped=list(findings.skipped),
-        notes=list(findings.notes),
-        differences=list(findings.differences),
+    return findings.report(
+        read_path, position, started_s, schema_version=schema_version, lost=lost, damage=damage
     )
 
 

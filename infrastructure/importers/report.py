@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
@@ -71,6 +73,32 @@ class Findings:
         self.unchanged.clear()
         self.skipped.clear()
         self.differences.clear()
+
+    def report(
+        self,
+        path: str,
+        position: int,
+        started_s: float,
+        *,
+        lost: list[str],
+        damage: Sequence[str] = (),
+        schema_version: int | None = None,
+    ) -> ImportReport:
+        """All of it, for a run that began at `started_s` of the monotonic clock and is said at `position`."""
+        return ImportReport(
+            path=path,
+            schema_version=schema_version,
+            position=position,
+            duration_s=time.monotonic() - started_s,
+            taken=dict(self.taken),
+            unchanged=dict(self.unchanged),
+            conflicts=list(self.conflicts),
+            lost=lost,
+            damage=list(damage),
+            skipped=list(self.skipped),
+            notes=list(self.notes),
+            differences=list(self.differences),
+        )
 
     def conflict(self, line: str) -> None:
         self.conflicts[scrub(line)[0]] = None

@@ -39,7 +39,7 @@ def peer_python() -> Path:
     """The Python of the peer's environment (RETOLD_PEER)."""
     path = os.environ.get("RETOLD_PEER")
     if not path:
-        pytest.skip("RETOLD_PEER names no Python with hermes-agent; `make bench` makes one")
+        pytest.fail("RETOLD_PEER names no Python with hermes-agent; `make bench` makes one")
     asked = (
         "import importlib.metadata as m, sqlite3; print(m.version('hermes-agent'), sqlite3.sqlite_version)"
     )

@@ -327,7 +327,10 @@ def test_a_position_that_no_log_reaches_is_bad_usage(run: Run, hermes_home: Path
     assert "is no position" in done.stderr
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that only Linux has")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"),
+    reason="no /dev/full here: only Linux has it",
+)
 def test_an_answer_that_does_not_fit_is_no_success() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(

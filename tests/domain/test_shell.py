@@ -23,7 +23,7 @@ def test_a_word_that_would_harm_a_terminal_is_spelled_out() -> None:
     assert shell_word(ODD).isprintable()
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="asks bash itself")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash, which is asked here, is not installed")
 def test_bash_reads_it_as_it_was() -> None:
     script = f"printf %s {shell_word(ODD)}"
     env = {**os.environ, "LC_ALL": "C.UTF-8"}

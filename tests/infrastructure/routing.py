@@ -14,6 +14,7 @@ from retold.domain.audit import Finding, audit
 from retold.domain.session_source import SessionSource
 from retold.infrastructure.engine import SessionEngine
 from retold.projections.world import world
+from retold.tests.infrastructure import clocks
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -24,14 +25,11 @@ BOAT = SessionSource("telegram", "1001", "Boat", user_id="501", user_name="Åsa"
 K = "agent:main:telegram:dm:1001"
 
 
-class Clock:
-    """A clock that stands until it is turned."""
+class Clock(clocks.Clock):
+    """It stands at noon until it is turned."""
 
     def __init__(self, now_us: int = NOON) -> None:
-        self.now_us = now_us
-
-    def __call__(self) -> int:
-        return self.now_us
+        super().__init__(now_us)
 
     def pass_by(self, us: int) -> None:
         self.now_us += us

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,17 +17,6 @@ from retold.domain.session_source import SessionSource
 from retold.infrastructure.decisions import event
 from retold.infrastructure.engine import SessionEngine
 from retold.tests.infrastructure.routing import BOAT, Clock, K, chat, forget_routes, opened, rows
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(home: Path, clock: Clock) -> Iterator[SessionEngine]:
-    with opened(home, clock) as found:
-        yield found
 
 
 def test_in_a_shared_room_the_speaker_is_no_part_of_the_chat(engine: SessionEngine) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +13,7 @@ from retold.domain.errors import BadUsage, LogDamaged
 from retold.infrastructure.home import Home, make_home, refuse_foreign
 from retold.infrastructure.log import Log
 from retold.tests.infrastructure.filled import execute, fill
+from retold.tests.infrastructure.hard_places import as_somebody_else, on_a_small_disk
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
@@ -88,24 +86,23 @@ def test_a_file_is_no_home(tmp_path: Path, run: Run) -> None:
         assert argv[0] == "import" or "is a file, not a folder" in done.stderr
 
 
-def test_a_home_that_may_not_be_read_is_said_to_be_so(home: Path) -> None:
-    if os.getuid() != 0 or not shutil.which("setpriv"):
-        pytest.skip("only root can be somebody else")
-    fill(home)
-    home.chmod(0o700)
-    somebody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    for argv in (["verify"], ["projections", "status"], ["sessions", "list"], ["log"]):
-        done = subprocess.run(
-            [*somebody, sys.executable, "-m", "retold", *argv, "--home", str(home)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if "No module named" in done.stderr:
-            pytest.skip("the program itself cannot be read by others")
+UNREADABLE = """
+import sys
+from retold.cli.main import main
+for argv in (["verify"], ["projections", "status"], ["sessions", "list"], ["log"]):
+    print("code", main([*argv, "--home", sys.argv[1]]))
+"""
 
-        assert (done.returncode, "cannot be read" in done.stderr) == (4, True), done.stderr
-        assert "permissions" in done.stderr
+
+def test_a_home_that_may_not_be_read_is_said_to_be_so(home: Path) -> None:
+    fill(home)
+    home.chmod(0o700 if os.getuid() == 0 else 0)
+    done = as_somebody_else(UNREADABLE, home)
+    home.chmod(0o700)
+
+    assert done.stdout == "code 4\n" * 4, done.stderr
+    assert done.stderr.count("cannot be read") == 4
+    assert done.stderr.count("permissions") == 4
 
 
 def test_a_folder_in_the_place_of_a_file_is_called_one(home: Path, run: Run) -> None:
@@ -145,14 +142,7 @@ for argv in (["sessions", "list"], ["sessions", "show", "s1"], ["sessions", "tre
 
 
 def test_a_full_disk_can_be_read_and_is_said_to_be_what_holds_the_answer_up(tmp_path: Path) -> None:
-    if os.getuid() != 0 or not shutil.which("unshare"):
-        pytest.skip("a small file system to fill can only be mounted by root")
-    mount = f'mount -t tmpfs -o size=3m none {tmp_path} && exec {sys.executable} -c "$0" {tmp_path}'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mount, FULL], capture_output=True, text=True, check=False, timeout=120
-    )
-    if "permission denied" in done.stderr.lower() and "mount" in done.stderr.lower():
-        pytest.skip("nothing may be mounted here")
+    done = on_a_small_disk(FULL, tmp_path)
     codes = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("code ")]
 
     assert codes == ["0"] * 11, done.stdout[-500:] + done.stderr

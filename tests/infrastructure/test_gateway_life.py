@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,52 +9,12 @@ import pytest
 from retold.domain import events as e
 from retold.domain.errors import BadUsage, Draining, TurnOver
 from retold.domain.inbound import Update
-from retold.domain.restarts import StopReason
 from retold.domain.session_source import SessionSource
-from retold.infrastructure.commands.gateway import MARKER, Started
+from retold.infrastructure.commands.gateway import MARKER
 from retold.infrastructure.engine import SessionEngine
 from retold.projections.listing import list_sessions
 from retold.tests.infrastructure.clocks import Clock
-from retold.tests.infrastructure.processes import run_together
-
-K = "agent:main:telegram:dm:1001"
-PLACE = SessionSource("telegram", "1001")
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(home: Path, clock: Clock) -> Iterator[SessionEngine]:
-    with SessionEngine(home, clock=clock) as opened:
-        yield opened
-
-
-def chat(engine: SessionEngine, session_id: str = "s1", number: int = 1001, source: str = "telegram") -> str:
-    """A chat with one message, and the key that leads to it."""
-    key = f"agent:main:{source}:dm:{number}"
-    engine.create_session(source, session_id=session_id, key=key)
-    engine.append_message(session_id, "user", f"hello from {number}")
-    return key
-
-
-def crash_in_turn(engine: SessionEngine, clock: Clock, session_id: str = "s1") -> Started:
-    """A turn begins, the process is gone, and a while later the gateway starts again."""
-    clock.turn(100)
-    engine.begin_turn(session_id, gateway="main")
-    clock.turn(100)
-    return engine.start_gateway()
-
-
-def recoveries(engine: SessionEngine) -> list[e.RecoveryRan]:
-    return [
-        event.payload
-        for event in engine.event_log.read(topics=[e.RecoveryRan.topic])
-        if isinstance(event.payload, e.RecoveryRan)
-    ]
-
+from retold.tests.infrastructure.gateways import PLACE, chat, crash_in_turn, recoveries
 
 # --- after a crash, after a clean stop --------------------------------------------------------------
 
@@ -435,175 +394,3 @@ def test_a_drain_on_anothers_word_outlives_a_restart_and_the_gateways_own_does_n
     engine.lift_drain()
     assert engine.draining() is None
     assert engine.lift_drain().positions == ()
-
-
-# --- several processes -----------------------------------------------------------------------------
-
-
-def test_starts_of_two_gateways_at_once_mark_each_session_once(home: Path) -> None:
-    with SessionEngine(home) as engine:
-        for number in range(10):
-            chat(engine, f"s{number}", number)
-    code = """
-        started = engine.start_gateway({name!r})
-        print(*started.marked)
-    """
-    answers = run_together(home, [code.format(name=name) for name in ("main", "second")])
-    with SessionEngine(home) as engine:
-        marked = engine.event_log.read(topics=[e.ResumeMarked.topic])
-
-    assert sorted(word for answer in answers for word in answer) == sorted(f"s{n}" for n in range(10))
-    assert len(marked) == 10
-
-
-# --- several gateways of a home ---------------------------------------------------------------------
-
-
-def had_a_turn(engine: SessionEngine, session_id: str = "s1", gateway: str | None = "main") -> None:
-    begun = engine.begin_turn(session_id, gateway=gateway)
-    engine.append(session_id, "assistant", "yes")
-    engine.finish_turn(session_id, str(begun.turn))
-
-
-def nothing_was_found(started: Started) -> bool:
-    return not (started.marked or started.resume or started.passed_over or started.suspended)
-
-
-def test_a_start_leaves_the_chats_of_another_living_gateway_alone(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    had_a_turn(engine)
-    clock.turn(1)
-
-    assert nothing_was_found(engine.start_gateway("second", ["discord"]))
-    clock.turn(1)
-    assert nothing_was_found(engine.start_gateway("third"))
-    clock.turn(1)
-    assert nothing_was_found(engine.start_gateway("third"))  # unclean, but that of its own
-    assert engine.session("s1").marks.resume is None
-    assert engine.resolve(PLACE).note is None
-
-
-def test_a_start_does_not_offer_what_another_gateway_has_in_hand(engine: SessionEngine, clock: Clock) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    had_a_turn(engine)
-    crash_in_turn(engine, clock)
-    clock.turn(1)
-
-    assert nothing_was_found(engine.start_gateway("second"))  # main was given it
-    begun = engine.begin_turn("s1", gateway="main")
-    clock.turn(1)
-    assert nothing_was_found(engine.start_gateway("second"))  # main is at it
-    assert engine.queue_of("s1").running == begun.turn
-    engine.finish_turn("s1", str(begun.turn), "failed")
-    clock.turn(1)
-    assert nothing_was_found(engine.start_gateway("second"))
-    assert [each.session_id for each in engine.start_gateway("main").resume] == ["s1"]
-
-
-def test_a_turn_that_no_gateway_runs_is_left_alone_while_its_lease_lasts(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    chat(engine)
-    begun = engine.begin_turn("s1")
-    clock.turn(1)
-
-    assert nothing_was_found(engine.start_gateway())
-    assert engine.queue_of("s1").running == begun.turn
-
-
-@pytest.mark.parametrize("reason", ["restart", "shutdown"])
-def test_what_a_stop_of_one_gateway_cut_off_is_offered_by_the_start_of_another(
-    engine: SessionEngine, clock: Clock, reason: StopReason
-) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    engine.begin_turn("s1", gateway="main")
-    engine.stop_gateway("main", reason)
-    clock.turn(1)
-    offered = engine.start_gateway("second").resume
-
-    assert [(each.session_id, each.reason) for each in offered] == [("s1", f"{reason}_timeout")]
-    clock.turn(1)
-    assert nothing_was_found(engine.start_gateway("third"))  # second was given it
-
-
-def test_what_one_gateway_took_over_is_not_offered_to_the_one_that_had_it(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    engine.begin_turn("s1", gateway="main")
-    engine.stop_gateway("main")
-    clock.turn(1)
-    assert len(engine.start_gateway("second").resume) == 1
-    clock.turn(1)
-
-    assert nothing_was_found(engine.start_gateway("main"))
-    engine.stop_gateway("second")  # without having gone on with it
-    assert len(engine.start_gateway("main").resume) == 1
-
-
-def test_chats_of_a_gateway_that_was_stopped_cleanly_were_not_cut_off(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    had_a_turn(engine)
-    chat(engine, "s2", 1002)  # without a turn
-    engine.stop_gateway("main")
-    clock.turn(1)
-
-    assert nothing_was_found(engine.start_gateway("second"))
-
-
-def test_chats_of_a_gateway_that_nobody_ever_started_may_have_been_cut_off(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    chat(engine)
-    had_a_turn(engine, gateway="other")
-    clock.turn(1)
-
-    assert engine.start_gateway().marked == ("s1",)
-
-
-def test_chats_of_a_gateway_whose_turn_lapsed_in_silence_were_cut_off(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    chat(engine, "s2", 1002)
-    engine.begin_turn("s1", gateway="main", lease_s=10)
-    had_a_turn(engine, "s2")
-    clock.turn(11)
-    started = engine.start_gateway("second")
-
-    assert started.marked == ("s1", "s2")
-
-
-def test_a_gateway_that_was_heard_of_after_a_turn_lapsed_lives(engine: SessionEngine, clock: Clock) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    chat(engine, "s2", 1002)
-    engine.begin_turn("s1", gateway="main", lease_s=10)
-    clock.turn(11)
-    had_a_turn(engine, "s2")
-    clock.turn(1)
-
-    assert engine.start_gateway("second").marked == ("s1",)
-
-
-def test_a_first_start_beside_a_living_gateway_is_no_crash_of_what_no_gateway_ran(
-    engine: SessionEngine, clock: Clock
-) -> None:
-    engine.start_gateway("main")
-    chat(engine)
-    clock.turn(1)
-
-    assert nothing_was_found(engine.start_gateway("second"))
-    clock.turn(1)
-    assert engine.start_gateway("second").marked == ("s1",)
-    assert nothing_was_found(engine.start_gateway("third", ["discord"]))

@@ -177,7 +177,7 @@ class TestAHomeThatIsSound:
         try:
             shutil.copytree(hermes_home, os.fsdecode(strange))
         except OSError:
-            pytest.skip("the filesystem takes no such name")
+            pytest.skip("this file system takes no name that is no UTF-8, so nobody can have such a home")
 
         assert len(read(Path(os.fsdecode(strange)), scratch).messages) == MESSAGES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from retold.infrastructure.recorders import LogApplicationRecorder
 from retold.infrastructure.verify import verify
 from retold.tests.infrastructure import damage
 from retold.tests.infrastructure.filled import copy_of, draft, drafts, events_file, execute, fill
+from retold.tests.infrastructure.hard_places import as_somebody_else, on_a_small_disk
 
 
 @pytest.fixture
@@ -272,14 +272,7 @@ print(code, ok.log.problems, len(told) > 20)
 
 
 def test_on_a_full_disk_nothing_is_lost_and_the_next_append_works(tmp_path: Path) -> None:
-    if os.getuid() != 0 or not shutil.which("unshare"):
-        pytest.skip("a small file system to fill can only be mounted by root")
-    mount = f'mount -t tmpfs -o size=3m none {tmp_path} && exec {sys.executable} -c "$0" {tmp_path}'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mount, FULL], capture_output=True, text=True, check=False, timeout=120
-    )
-    if "permission denied" in done.stderr.lower() and "mount" in done.stderr.lower():
-        pytest.skip("nothing may be mounted here")
+    done = on_a_small_disk(FULL, tmp_path)
 
     assert done.stdout == "4 [] True\n", done.stderr
 
@@ -317,21 +310,13 @@ def test_a_save_that_is_too_big_for_the_disk_is_rolled_back_whole(home: Path) ->
 
 def test_a_folder_that_cannot_be_written_is_no_room(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path\nfrom retold.infrastructure.home import Home\n"
+        "import sys\nfrom pathlib import Path\nfrom retold.infrastructure.home import Home\n"
         "from retold.domain.errors import NoRoom\n"
-        f"try: Home(Path({str(tmp_path / 'home')!r}))\n"
+        "try: Home(Path(sys.argv[1], 'home'))\n"
         "except NoRoom as error: print(error.exit_code)"
     )
     tmp_path.chmod(0o555)
-    command = [sys.executable, "-c", code]
-    if os.getuid() == 0:
-        if not shutil.which("setpriv"):
-            pytest.skip("root passes over permissions, and there is no setpriv to become another user")
-        for parent in tmp_path.parents:
-            if parent.stat().st_uid == 0 and parent != Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o055)
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = as_somebody_else(code, tmp_path)
 
     assert (done.stdout, done.stderr) == ("4\n", "")
 

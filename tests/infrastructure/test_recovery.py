@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +25,6 @@ from retold.tests.infrastructure.routing import (
     payloads,
     rows,
 )
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(home: Path, clock: Clock) -> Iterator[SessionEngine]:
-    with opened(home, clock) as found:
-        yield found
 
 
 @pytest.mark.parametrize("reopened", [True, False])

@@ -5,7 +5,6 @@ Over 400 lines because one turned clock carries every rule of resets, told side 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +38,6 @@ from retold.tests.infrastructure.routing import (
 
 IDLE = "session_reset: {mode: idle, idle_minutes: 60}\n"
 DAILY = "timezone: Asia/Bangkok\nsession_reset: {mode: daily, at_hour: 4}\n"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(home: Path, clock: Clock) -> Iterator[SessionEngine]:
-    with opened(home, clock) as found:
-        yield found
 
 
 def reset_of(engine: SessionEngine, session_id: str) -> e.SessionReset:

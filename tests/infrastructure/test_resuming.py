@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,6 @@ from retold.projections.find import find_session
 from retold.projections.listing import list_sessions
 from retold.projections.world import world
 from retold.tests.infrastructure.routing import BOAT, DAY, Clock, K, chat, findings, opened, rows
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(home: Path, clock: Clock) -> Iterator[SessionEngine]:
-    with opened(home, clock) as found:
-        yield found
 
 
 def test_a14_a_resume_follows_no_reset(engine: SessionEngine) -> None:

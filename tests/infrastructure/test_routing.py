@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,18 +29,6 @@ from retold.tests.infrastructure.routing import (
     rows,
     saves,
 )
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def engine(home: Path, clock: Clock) -> Iterator[SessionEngine]:
-    with opened(home, clock) as found:
-        yield found
-
 
 # --- the first message, and every one after it -----------------------------------------------------
 

@@ -28,6 +28,7 @@ from retold.tests.infrastructure.filled import (
     state_file,
     told_from_nothing,
 )
+from retold.tests.infrastructure.hard_places import as_somebody_else
 
 Damage = Callable[[Path], None]
 
@@ -316,20 +317,7 @@ print(verify(home).exit_code)
 
 
 def _as_somebody_else(home: Path, code: str = READER) -> list[str]:
-    """Run Python as a user whom the permissions of files apply to; root passes over them."""
-    if os.getuid() != 0:
-        command = [sys.executable]
-    elif shutil.which("setpriv"):
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable]
-    else:
-        pytest.skip("root passes over permissions, and there is no setpriv to become another user")
-    try:
-        subprocess.run([*command, "-c", "import apsw, retold"], capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("another user cannot read this Python")
-    done = subprocess.run(
-        [*command, "-c", code, str(home)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = as_somebody_else(code, home)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -349,9 +337,6 @@ def _shut(home: Path) -> None:
         if not each.is_symlink():
             each.chmod(0o444)
     home.chmod(0o555)
-    for parent in home.parents:
-        if parent.stat().st_uid == os.getuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
 
 
 def test_a_home_that_cannot_be_written_is_read_as_it_is(shut: Path) -> None:
