@@ -14,8 +14,8 @@ from ..domain.events import Recorded
 from . import codec
 from .history import forget_cache
 from .log import Log, Masked
+from .new_tables import NEW
 from .projector import Projector
-from .rebuild import NEW
 from .sqlite import READ_WRITE, connect, one
 from .state_file import BESIDE, StateFile
 

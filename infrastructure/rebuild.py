@@ -9,30 +9,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import msgspec
 
-from ..domain.errors import LogDamaged, NeedsUpgrade, NoSuchProjection, ProjectionDamaged, RetoldError
-from ..projections.base import Projection
-from .checkpoints import Checkpoint, is_newer, load, store, why_tell_again
+from ..domain.errors import LogDamaged, NoSuchProjection, ProjectionDamaged, RetoldError
+from .checkpoints import Checkpoint, load, store, why_tell_again
 from .differences import NO_ROWS
 from .differences import Difference as Difference
 from .differences import difference_of as difference_of
-from .masks import first_mask
-from .past_damage import Stretch, events_past
-from .sqlite import NOT_THE_FOLDS, one, translated
+from .new_tables import BATCHES, NEW, advance, begin, fill, make_indexes, new_name
+from .sqlite import one, translated
 from .state_file import damaged, detail_of
 
 if TYPE_CHECKING:
     from .projector import Progress, Projector
 
-BATCH = 4_000
-BATCHES = 4
-"""How many a transaction, where nobody else wants the file."""
-NEW = "new_"
 SHOWN = 160
 """Characters of what SQLite says of a damaged file."""
 GIVEN_BACK = 1_000
@@ -141,8 +134,8 @@ def rebuild_alone(
         told = _told_beside(projector, names, compare=compare, progress=progress)
         if told is not None:
             return told
-    resumed = {name: _begin(projector, name, live.get(name)) for name in names}
-    failed = _fill(projector, names, progress, batches=1)
+    resumed = {name: begin(projector, name, live.get(name)) for name in names}
+    failed = fill(projector, names, progress, batches=1)
     names = [name for name in names if name not in failed]
     differences = _completed(projector, projector, names, compare=compare)
     told = [_swap(projector, name, differences.get(name), resumed[name]) for name in names]
@@ -170,8 +163,8 @@ def _told_beside(
     with contextlib.closing(projector.state.beside()) as state:
         new = projector.over(state)
         try:
-            resumed = {name: _begin(new, name, live[name]) for name in names}
-            if _fill(new, names, progress, batches=BATCHES):
+            resumed = {name: begin(new, name, live[name]) for name in names}
+            if fill(new, names, progress, batches=BATCHES):
                 state.drop_beside()
                 return None
             differences = _completed(projector, new, names, compare=compare)
@@ -185,7 +178,7 @@ def _told_beside(
         with projector.transaction():  # nobody folds what the new file would lack
             with new.transaction() as db:
                 for name in names:
-                    _advance(new, db, name, "", new.log.head().position)
+                    advance(new, db, name, "", new.log.head().position)
             state.go_over()
     projector.state.leave(old)
     return told
@@ -197,7 +190,7 @@ def _completed(
     """Make the indexes of what was filled in `new`, and hold it against what is live."""
     if compare:
         _keep_what_is_lost(projector, new, names)
-    _index(new, names)
+    make_indexes(new, names)
     return _compare(projector, new, names) if compare else {}
 
 
@@ -213,145 +206,19 @@ def fill_while(projector: Projector, names: Sequence[str], more: Callable[[], bo
         if _in_a_file_of_their_own(projector, names, live):
             filled = projector.over(stack.enter_context(contextlib.closing(projector.state.beside())))
         for name in names:
-            _begin(filled, name, live.get(name))
+            begin(filled, name, live.get(name))
         go_on = True
         while go_on:
             go_on = more()  # asked first: what came until the end is filled in as well
-            if _fill(filled, names, None, batches=1 if filled is projector else BATCHES):
+            if fill(filled, names, None, batches=1 if filled is projector else BATCHES):
                 return
-
-
-def _new(name: str) -> str:
-    return f"{NEW}{name}"
-
-
-def _begin(projector: Projector, name: str, live: Checkpoint | None) -> int:
-    """Make the new tables, or take up those an interrupted rebuild left; where it goes on from."""
-    projection = projector.projections[name]
-    with projector.transaction() as db:
-        known = load(db)
-        head = projector.log.head()
-        live, new = known.get(name, live), known.get(_new(name))
-        for each in (live, new):
-            if each is not None and is_newer(each, projection):
-                raise NeedsUpgrade(
-                    f"the projection {name} was folded by a newer Retold", hint="upgrade retold"
-                )
-        if (
-            new is not None
-            and why_tell_again(new, projection, projector.log, head) is None
-            and _complete(db, projection)
-        ):
-            return new.position
-        projector.begin(db, projection(NEW), indexes=False, generation=(live.generation if live else 0) + 1)
-    return 0
-
-
-def _complete(db: apsw.Connection, projection: type[Projection]) -> bool:
-    """Whether every new table is there; the checkpoint's word alone is not taken."""
-    there = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    return all(NEW + table in there for table in (*projection.tables, *projection.virtual))
-
-
-def _fill(
-    projector: Projector,
-    names: Sequence[str],
-    progress: Callable[[Progress], None] | None,
-    *,
-    batches: int,
-) -> dict[str, str]:
-    """Fold the whole log into the new tables, so many batches a transaction; what failed, and why."""
-    from .projector import Progress
-
-    failed: dict[str, str] = {}
-    ahead: _Ahead | None = None
-    sure = projector.log.head().position
-    began: int | None = None
-    with ThreadPoolExecutor(1) as beside:
-        while True:
-            with projector.transaction() as db:
-                waiting = {name: each for name, each in _filled(db, names).items() if name not in failed}
-                if not waiting:
-                    return failed
-                done = min(each.position for each in waiting.values())
-                if began is None:
-                    began = max(each.position for each in waiting.values())
-                head = projector.log.head().position
-                enough = done + batches * BATCH
-                while waiting and done < min(head, enough):
-                    now, ahead = ahead or _Ahead(projector, waiting, done, head), None
-                    if _is_cut(now.stretch, done, sure, began):
-                        return failed
-                    done = now.stretch.done
-                    for name, checkpoint in list(waiting.items()):
-                        waiting[name] = projector.fold_one(db, now.told_by[name], checkpoint, now.stretch)
-                    written = beside.submit(_settle, now.told_by, db)
-                    try:
-                        if done < head:
-                            ahead = _Ahead(projector, waiting, done, head)
-                    finally:  # whatever happens, what is being written is finished first
-                        wait([written])
-                    for name, why in written.result().items():
-                        waiting[name] = msgspec.structs.replace(waiting[name], detached=why)
-                    for name, checkpoint in list(waiting.items()):
-                        if checkpoint.detached:
-                            failed[name] = checkpoint.detached
-                            _set_aside(projector, db, name, checkpoint.detached)
-                            del waiting[name]
-                        else:
-                            store(db, checkpoint)
-            if progress is not None:
-                progress(Progress(done, head))
-            if done >= head:
-                return failed
-
-
-def _filled(db: apsw.Connection, names: Sequence[str]) -> dict[str, Checkpoint]:
-    known = load(db)
-    return {name: known[_new(name)] for name in names}
-
-
-class _Ahead:
-    """Part of the log that is read, and what each projection makes of it without its tables."""
-
-    def __init__(self, projector: Projector, names: Iterable[str], after: int, upto: int) -> None:
-        self.stretch = events_past(projector.log, after, limit=BATCH, upto=upto)
-        self.told_by = {name: projector.projections[name](NEW) for name in names}
-        for each in self.told_by.values():
-            each.prepare(self.stretch.events)
-
-
-def _settle(told_by: Mapping[str, Projection], db: apsw.Connection) -> dict[str, str]:
-    """Let them write what they left; which failed, and why.
-
-    It runs beside the reading of what comes next, which leaves `db` alone: SQLite needs no Python while
-    it writes and indexes a batch, and takes about as long as Python does to read the next one.
-    """
-    failed = {}
-    for name, each in told_by.items():
-        try:
-            each.settle(db)
-        except (RetoldError, *NOT_THE_FOLDS):
-            raise  # the file's trouble
-        except Exception as error:  # noqa: BLE001  # the log never waits for a projection
-            failed[name] = f"{type(error).__name__}: {error}"
-    return failed
-
-
-def _is_cut(stretch: Stretch, done: int, sure: int, began: int) -> bool:
-    """Whether a mask came over what is filled already, while it was being filled or before it went on.
-
-    What is filled so far is put in its place, and told again by whoever comes next.
-    """
-    while_filling = first_mask(stretch.but_messages, done, sure_upto=sure)
-    return while_filling is not None or first_mask(stretch.but_messages, began) is not None
 
 
 def _keep_what_is_lost(projector: Projector, new: Projector, names: Sequence[str]) -> None:
     """Refuse to drop rows told from events that the log has lost since: they may be the only copy."""
     known, filled = projector.checkpoints(), new.checkpoints()
     for name in names:
-        live, told = known.get(name), filled[_new(name)]
+        live, told = known.get(name), filled[new_name(name)]
         if live is None or live.detached or not _comparable(projector, name, live):
             continue
         lost = [run for run in told.passed_over if run not in live.passed_over and run[0] <= live.position]
@@ -364,26 +231,6 @@ def _keep_what_is_lost(projector: Projector, new: Projector, names: Sequence[str
             )
 
 
-def _set_aside(projector: Projector, db: apsw.Connection, name: str, why: str) -> None:
-    """The fold failed: away with the new tables; the old rows stay, and are said to be behind."""
-    projector.projections[name](NEW).drop(db)
-    db.execute("DELETE FROM checkpoints WHERE projection = ?", (_new(name),))
-    live = load(db).get(name) or projector.begin(db, projector.projections[name]())
-    store(db, msgspec.structs.replace(live, detached=why))
-
-
-def _index(projector: Projector, names: Sequence[str]) -> None:
-    with projector.transaction() as db:
-        known = load(db)
-        there = {row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
-        for name in names:
-            instance = projector.projections[name](NEW)
-            instance.settle(db)
-            generation = known[_new(name)].generation
-            if not all(f"{each}_g{generation}" in there for each in instance.indexes):
-                instance.create_indexes(db, generation)
-
-
 def _compare(projector: Projector, new: Projector, names: Sequence[str]) -> dict[str, tuple[Difference, ...]]:
     """Hold the rows in `new` against live ones, both at one position, in snapshots that block nobody.
 
@@ -394,21 +241,21 @@ def _compare(projector: Projector, new: Projector, names: Sequence[str]) -> dict
         for name in names:
             checkpoint = load(db).get(name)
             if checkpoint is not None and _comparable(projector, name, checkpoint):
-                _advance(projector, db, name, "", projector.log.head().position)
+                advance(projector, db, name, "", projector.log.head().position)
     with contextlib.closing(projector.state.open_reader()) as live_db:
         live_db.execute("BEGIN")
         live = {n: each for n, each in load(live_db).items() if n in names}
         live = {n: each for n, each in live.items() if _comparable(projector, n, each)}
         with new.transaction() as db:
             for name, checkpoint in live.items():
-                _advance(new, db, name, NEW, checkpoint.position)
+                advance(new, db, name, NEW, checkpoint.position)
         with contextlib.closing(new.state.open_reader()) as new_db:
             new_db.execute("BEGIN")
             told = load(new_db)
             return {
                 name: _differences(projector, name, live_db, new_db)
                 for name, checkpoint in live.items()
-                if told[_new(name)].position == checkpoint.position
+                if told[new_name(name)].position == checkpoint.position
             }
 
 
@@ -420,28 +267,6 @@ def _comparable(projector: Projector, name: str, live: Checkpoint) -> bool:
         and live.fold_version == projection.version
         and why_tell_again(live, projection, projector.log, projector.log.head()) is None
     )
-
-
-def _advance(projector: Projector, db: apsw.Connection, name: str, prefix: str, upto: int) -> None:
-    """Fold one projection up to `upto` and let its index catch up, in the caller's transaction."""
-    instance = projector.projections[name](prefix)
-    checkpoint = load(db)[prefix + name]
-    done = checkpoint.position
-    while done < upto:
-        stretch = events_past(projector.log, done, limit=BATCH, upto=upto)
-        if first_mask(stretch.but_messages, checkpoint.position) is not None:
-            break  # what was filled is told again by whoever comes next
-        done = stretch.done
-        checkpoint = projector.fold_one(db, instance, checkpoint, stretch)
-        store(db, checkpoint)
-        if checkpoint.detached:
-            return
-    db.execute("SAVEPOINT settle")
-    try:
-        instance.settle(db)
-    except apsw.SQLError:  # tables that were changed by hand; the comparison will say so
-        db.execute("ROLLBACK TO settle")
-    db.execute("RELEASE settle")
 
 
 def _differences(
@@ -469,13 +294,13 @@ def _swap(
     projection = projector.projections[name]
     with projector.transaction() as db:
         # A table that others read is not dropped under them: they go on in their snapshot.
-        _advance(projector, db, name, NEW, projector.log.head().position)
-        checkpoint = load(db)[_new(name)]
+        advance(projector, db, name, NEW, projector.log.head().position)
+        checkpoint = load(db)[new_name(name)]
         rows = {table: one(db, f"SELECT count(*) FROM new_{table}") for table in projection.tables}
         projection("").drop(db)
         for table in (*projection.tables, *projection.virtual):
             db.execute(f"ALTER TABLE new_{table} RENAME TO {table}")
-        db.execute("DELETE FROM checkpoints WHERE projection = ?", (_new(name),))
+        db.execute("DELETE FROM checkpoints WHERE projection = ?", (new_name(name),))
         store(db, msgspec.structs.replace(checkpoint, projection=name))
     return Rebuilt(name, checkpoint.position, rows, differences is not None, differences or (), resumed_at)
 

@@ -161,7 +161,7 @@ def test_a_projection_of_a_newer_program_is_3(filled: Path, run: Run) -> None:
 def test_an_interrupted_rebuild_says_from_where_it_went_on(
     filled: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+    monkeypatch.setattr("retold.infrastructure.new_tables.BATCH", 50)
 
     def stop(at: object) -> None:
         raise KeyboardInterrupt

@@ -21,7 +21,7 @@ def tell_again(home: Path, *names: str) -> dict[str, Rebuilt]:
 
 def interrupted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rebuild that is stopped at event 400, in batches of 50."""
-    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+    monkeypatch.setattr("retold.infrastructure.new_tables.BATCH", 50)
 
     def stop(at: Progress) -> None:
         if at.done >= 400:

@@ -37,13 +37,13 @@ def test_what_is_folded_ahead_is_what_would_be_folded_anyway(
 
     monkeypatch.setattr(subprocess, "Popen", noted)
     filled: list[int] = []
-    begin = rebuild._begin
+    begin = rebuild.begin
 
     def begun(*args: Any) -> int:
         filled.append(begin(*args))
         return filled[-1]
 
-    monkeypatch.setattr(rebuild, "_begin", begun)
+    monkeypatch.setattr(rebuild, "begin", begun)
     with SessionEngine(tmp_path / "home") as engine:
         import_hermes(engine, hermes_home)
 

@@ -473,7 +473,7 @@ def test_what_was_folded_before_is_told_again_by_whoever_reads_next(home: Path) 
 def test_a_rebuild_that_read_it_before_does_not_bring_it_back(
     engine: SessionEngine, home: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
-    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 5)
+    monkeypatch.setattr("retold.infrastructure.new_tables.BATCH", 5)
     engine.create_session("telegram", session_id="s2", display_name=SECRET)
     message = engine.append_message("s1", "user", f"it is {SECRET}").position
     for number in range(30):

@@ -40,7 +40,7 @@ def test_the_index_has_the_same_words_however_it_was_cut(
 ) -> None:
     fill(home, 200)
     before = words(home)
-    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 30)
+    monkeypatch.setattr("retold.infrastructure.new_tables.BATCH", 30)
     monkeypatch.setattr("retold.projections.bulk.BOUND", bound)
     tell_again(home)
 
@@ -50,7 +50,7 @@ def test_the_index_has_the_same_words_however_it_was_cut(
 
 def test_what_stops_the_reading_waits_for_the_index(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(home, 1_000)
-    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 50)
+    monkeypatch.setattr("retold.infrastructure.new_tables.BATCH", 50)
     stopped = threading.Event()
     in_transaction: list[bool] = []
     settle = Transcripts.settle
@@ -68,7 +68,7 @@ def test_what_stops_the_reading_waits_for_the_index(home: Path, monkeypatch: pyt
         in_transaction.append(db.in_transaction)
 
     with monkeypatch.context() as patch, Home(home) as opened:
-        patch.setattr("retold.infrastructure.rebuild.events_past", read)
+        patch.setattr("retold.infrastructure.new_tables.events_past", read)
         patch.setattr(Transcripts, "settle", settle_late)
         with pytest.raises(KeyboardInterrupt):
             rebuild(opened.projector, NAMES)

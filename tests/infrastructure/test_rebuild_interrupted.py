@@ -107,9 +107,10 @@ def test_the_file_that_takes_the_place_is_synced_before_and_says_nothing_of_the_
 REBUILDER = """
 import os, signal, sys
 from pathlib import Path
+import retold.infrastructure.new_tables as tables
 import retold.infrastructure.rebuild as r
 from retold.infrastructure.home import Home
-r.BATCH = 100
+tables.BATCH = 100
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
@@ -136,7 +137,7 @@ def test_k9_killed_at_any_point_the_old_stays_and_the_next_goes_on(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(home, 2_000)
-    monkeypatch.setattr("retold.infrastructure.rebuild.BATCH", 100)  # as those that are killed
+    monkeypatch.setattr("retold.infrastructure.new_tables.BATCH", 100)  # as those that are killed
     with Home(home) as opened:
         opened.projector.settle()
         expected = told_from_nothing(opened.log)
