@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         BadUsage,
         BuiltOn,
         BytesRefused,
+        ChangedMeanwhile,
         DeletedSession,
         Draining,
         EditBeginsNothing,
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
         NoSuchThing,
         NotAStore,
         NothingToDo,
+        NotSent,
         NotUndoable,
         OrphanChanged,
         ProjectionDamaged,
         ProjectionsBegunAnew,
         QueueFull,
+        RedactionFailed,
         RepairRefused,
         RetoldError,
         RuleBroken,
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
         open_home,
     )
     from .infrastructure.session_search import SessionSearch, session_search
+    from .infrastructure.terminal import terminal_id
 
 __version__ = "0.1.0"
 __all__ = [
@@ -89,6 +93,7 @@ __all__ = [
     "Begun",
     "BuiltOn",
     "BytesRefused",
+    "ChangedMeanwhile",
     "DeletedSession",
     "Draining",
     "EditBeginsNothing",
@@ -109,6 +114,7 @@ __all__ = [
     "NoSuchSession",
     "NoSuchThing",
     "NotAStore",
+    "NotSent",
     "NotUndoable",
     "NothingToDo",
     "OrphanChanged",
@@ -116,6 +122,7 @@ __all__ = [
     "ProjectionsBegunAnew",
     "QueueFull",
     "Queued",
+    "RedactionFailed",
     "RepairRefused",
     "Resolved",
     "Resume",
@@ -143,6 +150,7 @@ __all__ = [
     "__version__",
     "open_home",
     "session_search",
+    "terminal_id",
 ]
 
 _ERRORS = ".domain.errors"
@@ -165,6 +173,7 @@ _HOME_OF = {
     "View": ".domain.view",
     "open_home": ".infrastructure.engine",
     "session_search": ".infrastructure.session_search",
+    "terminal_id": ".infrastructure.terminal",
 }
 """Where each name lives, but for the errors, which all live in one module."""
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from ..domain.errors import BadUsage, RetoldError
+from ..domain.errors import BadUsage, ChangedMeanwhile, RetoldError
 from ..domain.shell import shell_word
-from ..projections.selection import Candidate, Selection, Unit, Verb, named, select
+from ..projections.selection import Candidate, Selection, Unit, Verb, alone, named, select
 from .asking import ask
 from .filters import described, is_bare, parsed
 from .options import with_home
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from ..infrastructure.engine import SessionEngine
+    from ..infrastructure.held import Held
     from ..projections.base import Connection
 
 SHOWN: Final = 15
@@ -104,14 +105,16 @@ def carry_out(home: Path, wish: Wish, *, as_json: bool) -> int:
         with answering(home, None) as view:
             chosen, words = _chosen(view.db, wish, at_us, view.config.zone)
         if as_json:
-            emit_json(_as_json(wish, words, chosen, None, []))
+            emit_json(_as_json(wish, words, chosen, None, None))
         else:
             put(*_lines(words, chosen, all_of_it=True))
             if chosen.units:
                 put(f"Dry run: nothing was {_DID[wish.verb][1]}.")
         return 0
-    copies: list[Path] = []
+    held: Held | None = None
     with writing(home) as engine:
+        as_of = engine.head().position
+        engine.projector.catch_up()
         chosen, words = _chosen(engine.state.reader(), wish, at_us, engine.config.zone)
         if chosen.units and not wish.names:
             if not wish.yes and not as_json:
@@ -119,15 +122,16 @@ def carry_out(home: Path, wish: Wish, *, as_json: bool) -> int:
             ask(_question(wish, chosen), yes=wish.yes, as_json=as_json)
             engine.projector.catch_up()
             chosen = _unchanged(chosen, _chosen(engine.state.reader(), wish, at_us, engine.config.zone)[0])
-        done = _done(engine, wish, chosen)
+        done = _done(engine, wish, chosen, as_of)
         if wish.now and done.units:
-            from ..infrastructure.copies import copies_of
+            from ..infrastructure.held import still_held
 
-            copies = copies_of(home, engine.state.reader())
+            gone = [*(each for unit in done.units for each in unit.ids), *done.along]
+            held = still_held(home, engine.state.reader(), gone, names=True)
     if as_json:
-        emit_json(_as_json(wish, words, chosen, done, copies) | {"undo": _undo(wish, done, home)})
+        emit_json(_as_json(wish, words, chosen, done, held) | {"undo": _undo(wish, done, home)})
     else:
-        _say_done(wish, words, chosen, done, copies, home)
+        _say_done(wish, words, chosen, done, held, home)
     if done.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_LEFT if done.left else 0
@@ -148,6 +152,8 @@ def _chosen(db: Connection, wish: Wish, at_us: int, zone: tzinfo | None) -> tupl
     if wish.names:
         from ..projections.find import find_session
 
+        if wish.verb == "delete":
+            return alone(db, find_session(db, wish.names[0], exact=True)), "as named"
         return named(db, [find_session(db, each, exact=True) for each in wish.names]), "as named"
     filters = parsed(wish.given, now_us=at_us, zone=zone)
     return select(db, wish.verb, filters, include=wish.include), described(filters)
@@ -162,14 +168,16 @@ def _unchanged(before: Selection, after: Selection) -> Selection:
     return Selection(units, before.skipped | dict.fromkeys(changed, CHANGED))
 
 
-def _done(engine: SessionEngine, wish: Wish, chosen: Selection) -> Done:
+def _done(engine: SessionEngine, wish: Wish, chosen: Selection, as_of: int) -> Done:
     done = Done([], [], [], {}, [], {})
     for unit in chosen.units:
         try:
             if wish.verb in ("prune", "delete"):
-                _delete(engine, wish, unit, done)
+                _delete(engine, wish, unit, done, as_of)
             else:
                 _mark(engine, wish.verb, unit, done)
+        except ChangedMeanwhile:  # another process was first, or it is in use again
+            chosen.skipped.update(dict.fromkeys(unit.ids, CHANGED))
         except RetoldError as error:
             done.left[unit.ids[0]] = error.message
         except KeyboardInterrupt:  # what was done until then is said, with the way back
@@ -180,27 +188,14 @@ def _done(engine: SessionEngine, wish: Wish, chosen: Selection) -> Done:
     return done
 
 
-def _delete(engine: SessionEngine, wish: Wish, unit: Unit, done: Done) -> None:
-    """Delete a conversation, the last segment first; where one of it stays, all of it does."""
-    gone: list[str] = []
-    went: dict[str, None] = {}
-    positions: list[int] = []
-    try:
-        for each in (*reversed(unit.ids), *unit.along):
-            if each not in went:
-                deleted = engine.delete_session(each, wish.reason, now=wish.now)
-                gone.append(each)
-                went |= dict.fromkeys(deleted.sessions)
-                positions += deleted.positions
-                done.pending |= dict.fromkeys(deleted.pending)
-    except (RetoldError, KeyboardInterrupt):
-        for each in () if wish.now else reversed(gone):
-            engine.undelete_session(each)
-        raise
+def _delete(engine: SessionEngine, wish: Wish, unit: Unit, done: Done, as_of: int) -> None:
+    """Delete a conversation as it was shown, in one save."""
+    gone = engine.delete_conversation(unit.ids, wish.reason, as_of=as_of, along=unit.along, now=wish.now)
     done.units.append(unit)
-    done.back += reversed(gone)
-    done.positions += positions
-    done.along += [each for each in went if each not in unit.ids]
+    done.back += gone.named
+    done.positions += gone.positions
+    done.pending |= dict.fromkeys(gone.pending)
+    done.along += [each for each in gone.sessions if each not in unit.ids]
 
 
 def _mark(engine: SessionEngine, verb: Verb, unit: Unit, done: Done) -> None:
@@ -270,20 +265,16 @@ def _question(wish: Wish, chosen: Selection) -> str:
     return f"{verb} {these}{along} ({_span(sessions)}){', for good' if wish.now else ''}?"
 
 
-def _say_done(
-    wish: Wish, words: str, chosen: Selection, done: Done, copies: Sequence[Path], home: Path
-) -> None:
+def _say_done(wish: Wish, words: str, chosen: Selection, done: Done, held: Held | None, home: Path) -> None:
     did, done_to = _DID[wish.verb]
     count = sum(len(unit.ids) for unit in done.units)
+    stays = {name: why for name, why in chosen.skipped.items() if wish.yes or why == CHANGED}
+    if CHANGED in stays.values() and not count and not done.left:
+        put(f"Nothing was {done_to}: it {CHANGED}.")
+        say(_skipped(stays) if chosen.units else ())
+        return
     if not chosen.units:
-        changed = CHANGED in chosen.skipped.values()
-        put(
-            *(
-                [f"Nothing was {done_to}: it {CHANGED}."]
-                if changed
-                else _lines(words, chosen, all_of_it=False)
-            )
-        )
+        put(*_lines(words, chosen, all_of_it=False))
         return
     if not count and not done.left:
         put(f"Nothing to do: all of it is {done_to} already.")
@@ -291,13 +282,12 @@ def _say_done(
     along = f" with {plural(len(done.along), 'delegate')}" if done.along else ""
     hidden = " Hidden from lists, found by search; nothing was deleted." if wish.verb == "archive" else ""
     put(f"{did} {plural(count, 'session')}{along}.{hidden}")
-    stays = {name: why for name, why in chosen.skipped.items() if wish.yes or why == CHANGED}
     say(_skipped(stays))
     say([f"Not {done_to}: {session_id}: {why}" for session_id, why in done.left.items()])
     if wish.now and done.units:
         from .removal import pending_words, unreached
 
-        say([*(pending_words(tuple(done.pending)) or ["They are erased."]), *unreached(copies)])
+        say([*(pending_words(tuple(done.pending)) or ["They are erased."]), *unreached(held)])
     back = _undo(wish, done, home)
     if back is not None and len(done.back) > MOST_NAMED:
         log = f"retold log --type {_TOPICS[wish.verb]} --since '#{min(done.positions)}'{with_home(home)}"
@@ -314,8 +304,10 @@ def _undo(wish: Wish, done: Done, home: Path) -> str | None:
 
 
 def _as_json(
-    wish: Wish, words: str, chosen: Selection, done: Done | None, copies: Sequence[Path]
+    wish: Wish, words: str, chosen: Selection, done: Done | None, held: Held | None
 ) -> dict[str, object]:
+    from .removal import copies_fields
+
     sessions = chosen.sessions
     if done is not None:
         did = {each for unit in done.units for each in unit.ids}
@@ -344,6 +336,6 @@ def _as_json(
         "left": {} if done is None else done.left,
         "positions": [] if done is None else done.positions,
         "pending": [] if done is None else list(done.pending),
-        "copies": [str(each) for each in copies],
+        **copies_fields(held),
         "undo": None,
     }

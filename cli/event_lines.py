@@ -226,7 +226,8 @@ def summary(event: Recorded) -> str:  # noqa: C901  # one line an event is plain
         case e.IdentityLost() as p:
             return f"was {_named(p.was)}"
         case e.IdentityRestored() as p:
-            return f"now {_named(p.now)}"
+            taken_back = p.now and all(value is None for value in p.now.values())
+            return f"was {_named(p.was)}, now nothing" if taken_back else f"now {_named(p.now)}"
         case e.SourceRowGone() as p:
             return f"{p.kind} {_text(p.row)}"
         case e.ImportRan() as p:

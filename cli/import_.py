@@ -30,14 +30,16 @@ _FIRST = ("sessions", "messages", "routes")
     metavar="PATH",
     help="Where this Hermes home was when it was imported before; it goes on as the same one.",
 )
+@click.option("--follow", "-f", is_flag=True, help="Go on taking in what changes, while Hermes runs.")
 @home_option
 @json_option
-def hermes(source: str | None, moved_from: str | None, home: Path, as_json: bool) -> int:
+def hermes(source: str | None, moved_from: str | None, follow: bool, home: Path, as_json: bool) -> int:
     """Take in a Hermes home, or what changed in it since.
 
     HOME is $HERMES_HOME or ~/.hermes where none is given. It is only read. Run it as often as you
     like: a second run takes in what is new, and what you changed here stays. Exits with 1 where
-    something in HOME was lost to damage.
+    something in HOME was lost to damage. With --follow it goes on until Ctrl-C or SIGTERM, a line an
+    import, and exits with 0.
     """
     from ..infrastructure.engine import open_home
     from ..infrastructure.importers.hermes import import_opened, opened
@@ -47,6 +49,8 @@ def hermes(source: str | None, moved_from: str | None, home: Path, as_json: bool
         (os.environ.get("HERMES_HOME") or "~/.hermes") if source is None else source, "the Hermes home"
     )
     before = None if moved_from is None else _folder(moved_from, "--moved-from")
+    if follow:
+        return _follow(path, before, home, as_json=as_json)
     with (
         opened(path, home) as there,
         open_home(home, actor="import") as engine,
@@ -64,6 +68,17 @@ def hermes(source: str | None, moved_from: str | None, home: Path, as_json: bool
             moved_from=before,
         )
     return _answer(done, as_json=as_json)
+
+
+def _follow(path: Path, moved_from: Path | None, home: Path, *, as_json: bool) -> int:
+    from ..infrastructure.engine import open_home
+    from ..infrastructure.importers.hermes import opened
+    from .import_follow import follow
+
+    with opened(path, home):
+        pass  # no home is made for what is none
+    with open_home(home, actor="import") as engine:
+        return follow(engine, path, moved_from=moved_from, as_json=as_json)
 
 
 @click.command()
@@ -137,7 +152,7 @@ def lines(done: ImportReport, width: int | None = None) -> list[str]:
     """The report for a person; wrapped at `width` cells where that is given."""
     head, rest = _headline(done)
     told = [head] if width is None else fold(head, width, indent=2)
-    unchanged = [_counted(count, words) for words, count in done.unchanged.items() if count]
+    unchanged = [counted(count, words) for words, count in done.unchanged.items() if count]
     for label, found in (
         ("note", done.notes),
         ("also taken", [", ".join(rest)] if rest else []),
@@ -183,13 +198,13 @@ _A_SESSION = re.compile(r"\bsession (?=\S*\d)[^\s,;:]+")
 def _headline(done: ImportReport) -> tuple[str, list[str]]:
     """What was taken in, or that nothing was; and what else was, where that is more than the first line."""
     if not done.taken:
-        known = [_counted(done.unchanged[word], word) for word in _FIRST if done.unchanged.get(word)]
+        known = [counted(done.unchanged[word], word) for word in _FIRST if done.unchanged.get(word)]
         if not known and done.skipped:
             return f"nothing was taken in from {visible(done.path)}", []
-        counted = f" ({', '.join(known)})" if known else ""
-        return f"nothing has changed since the last import{counted}", []
-    taken = [_counted(done.taken[word], word) for word in _FIRST if done.taken.get(word)]
-    rest = [_counted(count, words) for words, count in done.taken.items() if count and words not in _FIRST]
+        there = f" ({', '.join(known)})" if known else ""
+        return f"nothing has changed since the last import{there}", []
+    taken = [counted(done.taken[word], word) for word in _FIRST if done.taken.get(word)]
+    rest = [counted(count, words) for words, count in done.taken.items() if count and words not in _FIRST]
     version = "" if done.schema_version is None else f", schema {done.schema_version}"
     said = ", ".join(taken or rest)
     head = f"{said} taken in {done.duration_s:.1f} s from {visible(done.path)}{version}"
@@ -199,7 +214,7 @@ def _headline(done: ImportReport) -> tuple[str, list[str]]:
 _PLURAL = re.compile(r"(ie)?s\b")
 
 
-def _counted(count: int, words: str) -> str:
+def counted(count: int, words: str) -> str:
     """ "12 titles", "1 title", "1 message erased here"."""
     many = "usage rows" if words == "usage" else words
     one = _PLURAL.sub(lambda found: "y" if found[1] else "", many, count=1)

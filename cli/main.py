@@ -30,6 +30,7 @@ SESSIONS = LazyGroup(
     {
         "list": Lazy("sessions", "list_", "List sessions by last activity."),
         "show": Lazy("sessions", "show", "Show one session with its messages."),
+        "browse": Lazy("browse.command", "browse", "Choose a session on a full screen, and resume it."),
         "tree": Lazy("sessions", "tree", "Show where a session came from and what came of it."),
         "stats": Lazy("sessions", "stats", "Count sessions and messages, by source."),
         "export": Lazy("export", "export", "Export sessions to a file, a folder or standard output."),
@@ -67,6 +68,12 @@ IMPORT = LazyGroup(
     short_help="Take in another store.",
     help="Take in another store.",
 )
+EXPORT = LazyGroup(
+    "export",
+    {"hermes": Lazy("export_hermes", "hermes", "Write all sessions as a home of Hermes 0.19.")},
+    short_help="Write all of it for another program.",
+    help="Write all of it for another program.",
+)
 PROJECTIONS = LazyGroup(
     "projections",
     {
@@ -83,7 +90,11 @@ RETOLD = LazyGroup(
     {
         "demo": Lazy("demo", "demo", "See what it does, on a made chat, in three seconds."),
         "import": IMPORT,
+        "export": EXPORT,
         "sessions": SESSIONS,
+        "resume": Lazy("resume", "resume", "Go on with a conversation."),
+        "where": Lazy("where", "where", "Say which lists hide a session, and why."),
+        "insights": Lazy("insights", "insights", "Show how much was used, of what and when."),
         "search": Lazy("search", "search", "Find messages by their words."),
         "why": Lazy("why", "why", "Explain which session a chat leads to, and why."),
         "audit": Lazy("why", "audit", "Find every chat that leads to the wrong place."),
@@ -97,7 +108,14 @@ RETOLD = LazyGroup(
         "verify": Lazy("verify", "verify", "Check the log and everything told from it."),
         "projections": PROJECTIONS,
     },
-    help="Sessions of AI agents as a log that only grows; all that you see is told from it.",
+    help="Sessions of AI agents as a log that only grows; all that you see is told from it.\n\n"
+    "retold -c [TITLE] and retold -r SESSION are short for retold resume.",
+    short={
+        "-c": ("resume", "--titled"),
+        "--continue": ("resume", "--titled"),
+        "-r": ("resume", "--named"),
+        "--resume": ("resume", "--named"),
+    },
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 click.version_option(__version__, prog_name="retold", message="%(prog)s %(version)s")(RETOLD)

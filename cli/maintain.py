@@ -9,7 +9,8 @@ import click
 
 from .options import home_option, json_option
 from .output import emit_json, plural
-from .stream import put, size
+from .removal import copies_fields, unreached
+from .stream import put, say, size
 from .writing import writing
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def maintain(prune: bool | None, if_due: bool, home: Path, as_json: bool) -> Non
     index is made one piece, and space is given back where there is much of it. Pinned and open sessions
     are never pruned, and a compressed conversation only as a whole.
     """
-    with writing(home) as engine:
+    from ..infrastructure.held import still_held
+
+    with writing(home, upkeep=False) as engine:
         done = engine.maintain_if_due() if if_due else engine.maintain(prune=prune)
+        held = still_held(home, engine.state.reader(), done.erased, names=True) if done.erased else None
     if as_json:
         emit_json(
             {
@@ -46,10 +50,13 @@ def maintain(prune: bool | None, if_due: bool, home: Path, as_json: bool) -> Non
                 "vacuumed_bytes": done.vacuumed_bytes,
                 "left": done.left,
                 "position": done.position or None,
+                **copies_fields(held),
             }
         )
         return
     put(*_lines(done))
+    if done.erased:
+        say(unreached(held))
 
 
 def _lines(done: Maintained) -> list[str]:

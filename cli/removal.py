@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,18 @@ from ..domain.shell import shell_word
 from .asking import ask
 from .filters import filter_options, is_bare
 from .options import home_option, json_option, with_home
-from .output import emit_json, iso_us, plural
+from .output import emit_json, iso_us, local_time, plural
 from .stream import put, say
 from .writing import writing
 
 if TYPE_CHECKING:
     from ..infrastructure.commands.removal import Deleted, Undeleted
+    from ..infrastructure.held import Held
 
 
 @click.command()
 @click.argument("session", required=False)
-@click.option("--dry-run", is_flag=True, help="Only show what the filters choose.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--now", is_flag=True, help="Erase it at once; nothing brings it back.")
 @click.option("--reason", default="deleted", show_default=True, metavar="TEXT", help="Why; kept on record.")
@@ -59,14 +59,18 @@ def delete(
         include = included(archived=include_archived, pinned=include_pinned)
         wish = Wish("delete", given, (), include, reason, now, dry_run, yes)
         return carry_out(home, wish, as_json=as_json)
-    if dry_run or include_archived or include_pinned or not is_bare(given):
+    if include_archived or include_pinned or not is_bare(given):
         raise BadUsage("a session and filters exclude each other", hint="name a session, or give filters")
+    if dry_run:
+        from .bulk_run import Wish, carry_out
+
+        return carry_out(home, Wish("delete", names=(session,), dry_run=True), as_json=as_json)
     _delete_one(home, session, yes=yes, now=now, reason=reason, as_json=as_json)
     return 0
 
 
 def _delete_one(home: Path, session: str, *, yes: bool, now: bool, reason: str, as_json: bool) -> None:
-    from ..infrastructure.copies import copies_of
+    from ..infrastructure.held import Held, still_held
     from ..projections.deletions import delegates_of
     from ..projections.find import find_deleted, find_session
 
@@ -83,16 +87,16 @@ def _delete_one(home: Path, session: str, *, yes: bool, now: bool, reason: str, 
         question = f"Delete session '{found}'{its} and all its messages{', for good' if now else ''}?"
         ask(question, yes=yes, as_json=as_json)
         done = engine.delete_session(found, reason, now=now)
-        copies = copies_of(home, engine.state.reader()) if done.erased else []
+        held = still_held(home, engine.state.reader(), done.sessions, names=True) if done.erased else Held()
     if as_json:
-        emit_json(_deleted(done, copies))
+        emit_json(_deleted(done, held))
         return
     put(f"Deleted session '{done.session_id}'.", *_also(done))
     if done.erased:
-        say([*(pending_words(done.pending) or ["It is erased."]), *unreached(copies)])
+        say([*(pending_words(done.pending) or ["It is erased."]), *unreached(held)])
     else:
         back = f"retold sessions undelete {shell_word(done.session_id)}{with_home(home)}"
-        say([f"Until {iso_us(done.erase_after_us)} this brings it back: {back}"])
+        say([f"Until {local_time(done.erase_after_us)} this brings it back: {back}"])
 
 
 @click.command()
@@ -150,6 +154,12 @@ def _back(done: Undeleted) -> list[str]:
     return lines
 
 
+def copies_fields(held: Held | None) -> dict[str, object]:
+    """The copies in JSON: all that hold it or may, and those of them that were not looked through."""
+    known = ([], []) if held is None else (held.all, held.unread)
+    return {"copies": [str(each) for each in known[0]], "copies_unread": [str(each) for each in known[1]]}
+
+
 def pending_words(files: tuple[str, ...]) -> list[str]:
     """What a person must know of an erasure that has not reached every file."""
     if not files:
@@ -157,15 +167,17 @@ def pending_words(files: tuple[str, ...]) -> list[str]:
     return [f"Pending: {', '.join(files)} hold it until other readers leave; the next command finishes it."]
 
 
-def unreached(copies: Sequence[Path]) -> list[str]:
-    """Where what was erased here may still stand, by name as far as it is known."""
+def unreached(held: Held | None) -> list[str]:
+    """Where what was erased here still stands, by name as far as it is known."""
     lines = ["Backups and exports made before are not reached."]
-    if copies:
-        lines += ["These may hold it still:", *(f"  {each}" for each in copies)]
+    if held is not None and held.files:
+        lines += ["These hold it still:", *(f"  {each}" for each in held.files)]
+    if held is not None and held.unread:
+        lines += ["These were not looked through and may:", *(f"  {each}" for each in held.unread)]
     return lines
 
 
-def _deleted(done: Deleted, copies: Sequence[Path]) -> dict[str, object]:
+def _deleted(done: Deleted, held: Held) -> dict[str, object]:
     return {
         "session_id": done.session_id,
         "positions": done.positions,
@@ -175,5 +187,5 @@ def _deleted(done: Deleted, copies: Sequence[Path]) -> dict[str, object]:
         "erase_after_at": iso_us(done.erase_after_us),
         "erased": done.erased,
         "pending": done.pending,
-        "copies": [str(each) for each in copies],
+        **copies_fields(held),
     }

@@ -1,4 +1,7 @@
-"""`retold sessions repair-routing --apply`: asks, takes a backup, adopts one session after the other."""
+"""`retold sessions repair-routing --apply`: asks, takes a backup, adopts one session after the other.
+
+With `--into` it shows what would be written into the Hermes home, and asks for that, too.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from ..infrastructure.commands.repairs import Adopted
     from ..infrastructure.engine import SessionEngine
     from ..infrastructure.exporters.hermes_repair import Carried
+    from ..infrastructure.repair_backups import Kept
 
 EXIT_REFUSED = RepairRefused.exit_code
 
@@ -56,35 +60,37 @@ def apply(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Do what is wished for, and carry it into a Hermes home; the exit code."""
+    """Do what is wished for, and carry it into a Hermes home; the exit code.
+
+    Raises:
+        Exit: a question was answered with no. BadUsage: with JSON nothing is asked.
+    """
     from .writing import writing
 
     if wishes:
         question = f"Adopt {len(wishes)} orphaned session(s)?"
         ask(question, yes=yes, as_json=as_json, declined="Aborted — nothing was changed.")
+    elif as_json:
+        ask("", yes=yes, as_json=True)
     with writing(home, upkeep=False) as engine:
         _refuse_unready(engine, into)
-        safe = Safe(home)
+        safe = Safe(home, engine)
         results = []
         for each in wishes:
             result = _adopted(engine, each, gap_seconds, safe)
             results.append(result)
             if not as_json:
                 put(*_lines(result, home))
-        carried, failed = _carried(engine, into)
+        if results and not as_json:
+            put(*_counted(results))
+            say(safe.remarks())
+        carried, failed = _carried(engine, into, yes=yes)
     refused = EXIT_REFUSED if any(each.error is not None for each in results) else 0
     if as_json:
-        emit_json(_json(results, safe.backup, carried, failed))
+        emit_json(_json(results, safe.kept, carried, failed))
     else:
-        if wishes:
-            put(
-                "",
-                f"Repaired {sum(each.adopted is not None for each in results)} of {len(wishes)} session(s).",
-            )
         if carried is not None:
             put(*_into_lines(carried))
-        if safe.backup is not None:
-            say([f"A backup from before lies in {safe.backup}"])
         if failed is not None:
             raise failed.error
     return refused if failed is None else failed.error.exit_code
@@ -98,29 +104,48 @@ class Failed(Struct, frozen=True):
 
 
 class Safe:
-    """A backup beside the home, taken once, before anything is changed; None where nothing was.
+    """A backup beside the home, seen to once, before anything is changed; None where nothing was.
 
     What a kill left of an earlier one is removed, whether or not one is taken now.
     """
 
-    def __init__(self, home: Path) -> None:
-        from ..infrastructure.backup import BEFORE_REPAIR, sweep
+    def __init__(self, home: Path, engine: SessionEngine) -> None:
+        from ..infrastructure.repair_backups import sweep_backups
 
         self._home = home
-        self.backup: Path | None = None
-        sweep(home.parent, f"{home.name}{BEFORE_REPAIR}")
+        self._engine = engine
+        self.kept: Kept | None = None
+        sweep_backups(home)
 
     def take(self) -> None:
-        """Take it, unless that was done."""
-        if self.backup is not None:
+        """See to it, unless that was done."""
+        if self.kept is not None:
             return
-        from ..infrastructure.backup import BEFORE_REPAIR, back_up
+        from ..infrastructure.repair_backups import keep_backup
         from .progress import progress_bar
 
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        to = self._home.with_name(f"{self._home.name}{BEFORE_REPAIR}{stamp}")
+        stamp, keep = time.strftime("%Y%m%d-%H%M%S"), self._engine.config.repair.keep_backups
         with progress_bar() as report:
-            self.backup = Path(back_up(self._home, to, numbered=True, progress=report).path)
+            self.kept = keep_backup(
+                self._home, self._engine.event_log, keep=keep, stamp=stamp, progress=report
+            )
+
+    def remarks(self) -> list[str]:
+        """Where the backup lies, and which older ones are gone."""
+        kept = self.kept
+        if kept is None:
+            return []
+        since = (
+            ""
+            if kept.taken
+            else ", and from before the repairs and undos since then: nothing else was written"
+        )
+        said = [f"A backup from before lies in {kept.path}{since}"]
+        if kept.removed:
+            keep = self._engine.config.repair.keep_backups
+            gone = ", ".join(map(str, kept.removed))
+            said.append(f"Removed, since {keep} are kept (repair.keep_backups): {gone}")
+        return said
 
 
 def _adopted(engine: SessionEngine, wish: Wish, gap_seconds: float, safe: Safe) -> Result:
@@ -148,13 +173,24 @@ def _refuse_unready(engine: SessionEngine, into: Path | None) -> None:
         refuse_unready(engine, into)
 
 
-def _carried(engine: SessionEngine, into: Path | None) -> tuple[Carried | None, Failed | None]:
+def _carried(engine: SessionEngine, into: Path | None, *, yes: bool) -> tuple[Carried | None, Failed | None]:
+    """What came of carrying; without a yes that is shown first, and asked for."""
     if into is None:
         return None, None
-    from ..infrastructure.exporters.hermes_repair import carry_repairs
+    from ..infrastructure.exporters.hermes_repair import carry_repairs, plan_carry
 
     try:
-        return carry_repairs(engine, into), None
+        shown = None
+        if not yes:
+            planned = plan_carry(engine, into)
+            if not planned.done:
+                return planned, None
+            put("", f"This would be written into {planned.path}, after a copy of its database:")
+            put(*(f"  {each}" for each in planned.done), *(f"✗ {each}" for each in planned.refused))
+            declined = f"Nothing was written into {planned.path}."
+            ask(f"Write it into {planned.path}?", yes=False, as_json=False, declined=declined)
+            shown = planned.done
+        return carry_repairs(engine, into, shown=shown), None
     except RetoldError as error:
         return None, Failed(into, error)
 
@@ -169,16 +205,32 @@ def _lines(result: Result, home: Path) -> Iterator[str]:
             yield f"    {result.error.hint}"
         return
     done = result.adopted
+    owns = done.leads_to == done.session_id
     if not done.positions:
-        yield f"✓ {done.session_id} owns {done.key} already"
+        yield f"✓ {done.session_id} {'owns' if owns else 'bears'} {done.key} already"
+        yield from () if owns else (f"    {_goes_on(done)}",)
         return
-    yield f"✓ {done.session_id} now owns {done.key}"
+    yield f"✓ {done.session_id} {'now owns' if owns else 'bears'} {done.key}{'' if owns else ' again'}"
+    yield from () if owns else (f"    {_goes_on(done)}",)
     yield f"    by {'; '.join(done.evidence)}"
-    if done.leads_to is None:
-        yield "    it had ended for good, so the chat's next message begins a new session"
-    elif done.leads_to != done.session_id:
-        yield f"    the chat goes on in {done.leads_to}"
     yield f"    take it back with: retold undo {done.positions[0]}{with_home(home)}"
+
+
+def _goes_on(done: Adopted) -> str:
+    """Where the chat of a session goes on that bears its key and is not led to."""
+    if done.leads_to is not None:
+        return f"its chat goes on in {done.leads_to}"
+    if done.ended is not None:
+        return f"it ended for good ({done.ended}), so its chat leads nowhere: the next message begins anew"
+    return "its chat leads nowhere: the next message begins a new session"
+
+
+def _counted(results: Sequence[Result]) -> Iterator[str]:
+    repaired = sum(each.adopted is not None and bool(each.adopted.positions) for each in results)
+    already = sum(each.adopted is not None for each in results) - repaired
+    more = f"; {already} had {'its' if already == 1 else 'their'} key already" if already else ""
+    yield ""
+    yield f"Repaired {repaired} of {len(results)} session(s){more}."
 
 
 def _into_lines(carried: Carried) -> Iterator[str]:
@@ -195,7 +247,7 @@ def _into_lines(carried: Carried) -> Iterator[str]:
 
 
 def _json(
-    results: Sequence[Result], backup: Path | None, carried: Carried | None, failed: Failed | None
+    results: Sequence[Result], kept: Kept | None, carried: Carried | None, failed: Failed | None
 ) -> dict[str, Any]:
     adopted = [each.adopted for each in results if each.adopted is not None]
     return {
@@ -223,7 +275,9 @@ def _json(
         ],
         "repaired": len(adopted),
         "asked": len(results),
-        "backup": None if backup is None else str(backup),
+        "backup": None if kept is None else str(kept.path),
+        "backup_taken": kept is not None and kept.taken,
+        "backups_removed": [] if kept is None else [str(each) for each in kept.removed],
         "into": _into_json(carried, failed),
     }
 

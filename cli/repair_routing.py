@@ -36,7 +36,11 @@ def _finite(ctx: click.Context, param: click.Parameter, value: float) -> float:
 @click.argument("orphans", metavar="[SESSION]...", nargs=-1)
 @click.option("--apply", "do_apply", is_flag=True, help="Give the keys back: of these sessions, or of all.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--choose", metavar="SESSION", help="Which session goes on, where the chat has two histories.")
+@click.option(
+    "--choose",
+    metavar="SESSION",
+    help="Which session goes on, where the chat has two histories or was led elsewhere.",
+)
 @click.option("--from", "donor", metavar="SESSION", help="Whose key it takes, where no rule may say.")
 @click.option(
     "--plan", metavar="FILE", help="Write what would be done to FILE; with --apply, do what it says."
@@ -74,7 +78,9 @@ def repair_routing(
     A session is matched with the one it continues by lineage, or else with the only keyed session of
     its platform and user that fell quiet when it began. Whatever more than one could own is refused.
     Without --apply this is a report, and nothing is changed. With it a backup is taken first, each
-    session is one change that `retold undo` takes back, and no gateway has to be stopped.
+    session is one change that `retold undo` takes back, and no gateway has to be stopped. Repairs in a
+    row share one backup; how many are kept `repair.keep_backups` says. --into shows what it would write
+    into the Hermes home, and asks for that, too.
     """
     _refuse_odd(orphans, do_apply=do_apply, choice=choose or donor, plan=plan, into=into, at=at)
     if do_apply or into:
@@ -136,7 +142,8 @@ class Report(Struct, frozen=True):
     Attributes:
         shown: the records of the report.
         by_nature: how many of each source have no key by nature and are left out.
-        went_on: by orphan, what its chat's key leads to and was written to since.
+        went_on: by orphan, what its chat's key leads to: it was written to since, or a person led it there.
+        led: those of them that a person led the chat to.
         also: by orphan, what else is on record for it.
     """
 
@@ -144,6 +151,7 @@ class Report(Struct, frozen=True):
     shown: Sequence[Record]
     by_nature: Mapping[str, int]
     went_on: Mapping[str, str]
+    led: frozenset[str]
     also: Mapping[str, Sequence[str]]
 
     def only(self, names: Sequence[str]) -> Report:
@@ -203,6 +211,7 @@ def reading_report(home: Path, at: str | None, gap_seconds: float, *, everything
             if everything or each.source not in by_nature
         ]
         since: dict[str, str] = {}
+        led: set[str] = set()
         also: dict[str, list[str]] = {}
         for each in shown:
             if each.donor_id is None:
@@ -210,10 +219,11 @@ def reading_report(home: Path, at: str | None, gap_seconds: float, *, everything
             target = went_on(chats, each.session_key, known.sessions[each.orphan_id])
             if target is not None and each.adoptable:
                 since[each.orphan_id] = target.id
+                led |= {target.id} if target == chats.chosen(each.session_key) else set()
             sides = Sides(*platform_sides(view.db, each.donor_id, each.orphan_id))
             ours, theirs = place(view.db, each.orphan_id), place(view.db, each.donor_id)
             also[each.orphan_id] = list(backing(ours, theirs, sides))
-        yield Report(view, shown, {} if everything else by_nature, since, also)
+        yield Report(view, shown, {} if everything else by_nature, since, frozenset(led), also)
 
 
 def _planned(plan: str) -> list[Wish]:
@@ -258,7 +268,10 @@ def _lines(report: Report, *, applied: bool) -> Iterator[str]:
             yield f"    also on record: {'; '.join(report.also[record.orphan_id])}"
         if record.orphan_id in report.went_on:
             since = report.went_on[record.orphan_id]
-            yield f"    the chat was written to in {since} since: --choose must say which of the two goes on"
+            how = f"a person led the chat to {since}"
+            if since not in report.led:
+                how = f"the chat was written to in {since} since"
+            yield f"    {how}: --choose must say which of the two goes on"
     if report.shown:
         yield ""
     yield from _summary(report, applied=applied)

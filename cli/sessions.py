@@ -10,11 +10,11 @@ from click.core import ParameterSource
 
 from ..projections.sessions import SessionLine
 from .options import COUNT, at_option, home_option, json_option
-from .output import Column, cell_width, emit_json, fit, iso_us, plural, relative_time, table, visible
+from .output import emit_json, iso_us, plural
 from .stream import PLAIN_WIDTH, answering, is_terminal, put, say, size, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from ..infrastructure.reading import View
     from ..projections.listing import Listing
@@ -32,6 +32,7 @@ _REASONS = {
 @click.command("list")
 @click.option("--source", metavar="S", help="Only sessions of this source (telegram, cli, tool, …).")
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
+@click.option("--offset", type=COUNT, default=0, help="Pass over so many.")
 @click.option("--workspace", metavar="W", help="Only sessions whose project folder has W in its path.")
 @click.option(
     "--all",
@@ -48,13 +49,14 @@ def list_(
     as_json: bool,
     source: str | None,
     limit: int,
+    offset: int,
     workspace: str | None,
     everything: bool,
 ) -> None:
     """List sessions by last activity.
 
-    Each conversation is one row: its last segment, if it was continued. The footer counts what is
-    not shown, and why.
+    Each conversation is one row: its last segment, if it was continued. What is pinned comes first. The
+    footer counts what is not shown, and why; retold where says it of one session.
     """
     from ..projections.listing import list_sessions, nothing_there
 
@@ -66,12 +68,13 @@ def list_(
             source=source,
             workspace=workspace,
             everything=everything,
+            offset=offset,
         )
         if as_json:
             rows = [summary(each, view) for each in listing.rows]
             emit_json({"sessions": rows, "not_shown": listing.not_shown})
         else:
-            put(*_rows(listing, view))
+            put(*_rows(listing, view, asked=workspace is not None))
             left_out = [plural(count, *_REASONS[name]) for name, count in listing.not_shown.items() if count]
             if left_out:
                 from .paragraphs import wrap
@@ -97,6 +100,8 @@ def summary(each: SessionLine, view: View) -> dict[str, object]:
         "archived": each.archived,
         "parent_id": each.parent_id,
         "end_reason": each.end_reason,
+        "pinned": each.pinned,
+        "workspace": each.workspace,
         "stale": _is_stale(each, view),
     }
 
@@ -108,70 +113,18 @@ def _is_stale(each: SessionLine, view: View) -> bool:
     return is_stale(each.end_reason, last_us, view.now_us, view.config.sessions.stale_after_days)
 
 
-def _rows(listing: Listing, view: View) -> list[str]:
-    rows, now_us = listing.rows, view.now_us
+def _rows(listing: Listing, view: View, *, asked: bool) -> Iterable[str]:
+    from . import listed
+
+    rows = listing.rows
     if not rows:
         return ["No sessions to show." if any(listing.not_shown.values()) else "No sessions found."]
-    cells = [
-        (
-            each.title or "—",
-            each.preview or "—",
-            relative_time(_last_active(each, now_us), now_us),
-            each.source + (" (archived)" if each.archived else " (stale)" if _is_stale(each, view) else ""),
-            each.id,
-        )
-        for each in rows
-    ]
-    title, preview = _widths(cells) if is_terminal() else (None, None)
-    if title is not None and title < _LEAST_TITLE:
-        return [line for each in cells for line in _stacked(each, terminal_width())]
-    columns = [
-        Column("Title", title, most=_WIDEST_PADDED),
-        Column("Preview", preview, most=_WIDEST_PADDED),
-        Column("Last Active"),
-        Column("Source", most=_WIDEST_PADDED),
-        Column("ID"),
-    ]
-    if preview == 0:
-        columns.pop(1)
-        names = [each[1] if each[0] == "—" else each[0] for each in cells]
-        cells = [(name, *each[2:]) for name, each in zip(names, cells, strict=True)]  # type: ignore[misc] # one column fewer
-    return list(table(cells, columns))
-
-
-_LEAST_TITLE = 8
-_WIDEST_PADDED = 64
-"""Piped, a longer cell is whole and the others do not wait for it."""
-
-
-def _stacked(cells: tuple[str, str, str, str, str], width: int) -> Iterator[str]:
-    """A session where no table has room: what it is about, and below it its id, whole, and the rest."""
-    title, preview, when, source, session_id = cells
-    yield fit(preview if title == "—" else title, width).rstrip()
-    line = f"  {visible(session_id)}"
-    for each in (when, source):
-        if cell_width(line) + 2 + cell_width(each) <= width:
-            line += f"  {visible(each)}"
-    yield line
-
-
-def _last_active(each: SessionLine, now_us: int) -> int:
-    """When it was used last; no activity counts as later than it was recorded, but a start may be."""
-    if each.started_us > now_us:
-        return each.started_us
-    return each.last_active_us or each.started_us
-
-
-def _widths(cells: list[tuple[str, str, str, str, str]]) -> tuple[int, int]:
-    """Cells for title and preview: what the other columns leave, since an id is never cut."""
-    taken = sum(max(len(name), *(len(row[at]) for row in cells)) for at, name in _FIXED)
-    room = terminal_width() - taken - 2 * 4
-    title = min(32, max(12, room * 2 // 5))
-    preview = min(40, room - title)
-    return (title, preview) if preview >= 10 else (room + 2, 0)
-
-
-_FIXED = ((2, "Last Active"), (3, "Source"), (4, "ID"))
+    return listed.rows(
+        [listed.cells_of(each, view.now_us, stale=_is_stale(each, view)) for each in rows],
+        titles=any(each.title for each in rows),
+        workspaces=asked or any(each.workspace for each in rows),
+        asked=asked,
+    )
 
 
 @click.command()
@@ -251,10 +204,11 @@ def stats(home: Path, at: str | None, as_json: bool) -> None:
 
     Everything counts: archived sessions, children, and messages that were compacted or rewound.
     """
-    from ..projections.sessions import counts
+    from ..projections.sessions import archived_count, counts
 
     with answering(home, at) as view:
         sources = counts(view.db)
+        archived = archived_count(view.db)
         events = view.known_at
         log_bytes, state_bytes = _on_disk(view.log.path), _on_disk(view.home.state.path)
     sessions, messages = sum(each.sessions for each in sources), sum(each.messages for each in sources)
@@ -263,6 +217,7 @@ def stats(home: Path, at: str | None, as_json: bool) -> None:
             {
                 "sessions": sessions,
                 "messages": messages,
+                "archived": archived,
                 "sources": sources,
                 "log": {"events": events, "size_bytes": log_bytes, "size": size(log_bytes)},
                 "projections": {"size_bytes": state_bytes, "size": size(state_bytes)},
@@ -274,6 +229,10 @@ def stats(home: Path, at: str | None, as_json: bool) -> None:
         said = plural(each.messages, "message")
         put(f"  {each.source}: {plural(each.sessions, 'session')}, {said}")
     put(f"Log: {size(log_bytes)} ({plural(events, 'event')})", f"Projections: {size(state_bytes)}")
+    put(
+        f"Database size: {(log_bytes + state_bytes) / 1e6:,.1f} MB",
+        f"Archived: {plural(archived, 'session')}",
+    )
 
 
 def _on_disk(path: Path) -> int:

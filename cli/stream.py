@@ -119,6 +119,30 @@ def put(*lines: str, err: bool = False) -> None:
     print("\n".join(pieces), file=sys.stderr if err else sys.stdout)
 
 
+_DRESS = {"bold": "1", "dim": "2", "gold": "33", "green": "32"}
+
+
+def dressed(*spans: tuple[str, str]) -> str:
+    """A line of spans, each a text and what it is dressed as ("", "bold", "dim gold", …) where colors are.
+
+    For `put_dressed`: each text is made harmless here.
+    """
+    if not has_color():
+        return "".join(visible(text) for text, _ in spans)
+    return "".join(
+        f"\x1b[{';'.join(_DRESS[each] for each in how.split())}m{visible(text)}\x1b[0m"
+        if how
+        else visible(text)
+        for text, how in spans
+    )
+
+
+def put_dressed(lines: Iterable[str]) -> None:
+    """Print lines that `dressed` made."""
+    ANSWER.begun = True
+    print("\n".join(lines))
+
+
 def _tamed(piece: str) -> str:
     return piece if piece in _BOLD and has_color() else visible(piece)
 

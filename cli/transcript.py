@@ -113,7 +113,7 @@ def _header(page: SessionPage) -> Iterator[str]:
         "started": f"{started}, last active {active}",
         "state": _state(page),
         "messages": f"{line.message_count:,} live",
-        "workspace": page.workspace or "",
+        "workspace": line.workspace or "",
         "route": _route(page),
         "lineage": _lineage(page),
         "turn": _turn(page.under_way),

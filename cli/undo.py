@@ -23,7 +23,8 @@ def undo(position: str, home: Path, as_json: bool) -> None:
 
     POSITION is any event of it (120 or #120): what was saved together is undone together. Titles,
     archive, pins, ends, stops, resets, routes, rewinds, repairs and deletions can be undone, unless
-    later events build on them: those are named. An undo can be undone.
+    later events build on them: those are named. What was undone since does not build on it. An undo
+    can be undone.
     """
     with writing(home, upkeep=False) as engine:
         done = engine.undo(position_of(position))

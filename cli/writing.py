@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 def writing(home: Path, *, upkeep: bool = True) -> Iterator[SessionEngine]:
     """The engine of `home`, its projections caught up; upkeep that is due is done after the command.
 
+    Upkeep ends no session: what a crash left open is a gateway's to end when it starts, or a person's word
+    (`retold maintain`).
+
     Args:
         upkeep: false for a command that mends or takes back: it changes what it names and nothing else.
 
@@ -29,4 +32,4 @@ def writing(home: Path, *, upkeep: bool = True) -> Iterator[SessionEngine]:
         engine.projector.catch_up()
         yield engine
         if upkeep:
-            engine.maintain_if_due()
+            engine.maintain_if_due(reap=False)

@@ -14,6 +14,7 @@ import msgspec
 from . import events as e
 from .ends import SUPERSEDED, is_reset
 from .errors import OrphanChanged
+from .events import Recorded
 from .session import Session
 from .titles import base_of, lineage_number
 
@@ -27,6 +28,17 @@ _BECAUSE: Final[dict[Evidence, str]] = {
     "contiguity": "contiguity: only {0} had fallen quiet when it began",
     "choice": "a person named {0} as what it goes on from",
 }
+
+
+def is_repair(event: Recorded) -> bool:
+    """Whether an event is of the save of a repair, of a route that a person led, or of another remedy."""
+    match event.payload:
+        case e.SessionRerouted(cause="repair") | e.RouteClosed(cause="repair"):
+            return True
+        case e.IdentityRestored() | e.SessionEnded(reason="superseded_by_repair"):
+            return event.source_ref is None and event.caused_by is None
+        case _:
+            return False
 
 
 class Placed(Protocol):

@@ -3,6 +3,8 @@
 One function a kind of finding (DESIGN.md, "Asking why"). The three that need to know which sessions
 make up one conversation ask `Chats`. Nothing here is inferred from "is not the most recent" alone:
 a key that moved forward, and a person's own reset, /resume or handoff, are sound.
+
+Over 400 lines because it is one catalogue: a rule a kind of finding, each beside the remedy that it names.
 """
 
 from __future__ import annotations
@@ -448,10 +450,15 @@ def _takes(chats: Chats, session: SessionFacts) -> bool:
 
 
 def went_on(chats: Chats, key: str | None, orphan: SessionFacts) -> SessionFacts | None:
-    """What the key leads to, where that was written to after the session that lost it; else None."""
+    """What the key leads to, where that was written to after the session that lost it, or a person led it
+    there; else None."""
     route = None if key is None else chats.world.route_of(key)
     target = None if route is None else chats.world.sessions.get(route.session_id)
-    if target is None or target.last_active_us is None or orphan in chats.chain(target):
+    if target is None or orphan in chats.chain(target):
+        return None
+    if target not in chats.chain(orphan) and target == chats.chosen(key):
+        return target
+    if target.last_active_us is None:
         return None
     own = (orphan, _goes_on_as(chats, orphan))
     last_us = max((s.last_active_us for s in own if s.last_active_us is not None), default=None)

@@ -102,6 +102,21 @@ class Chats:
         """The sessions that bear a key, go on from one that does, or that it once led to."""
         return self._members.get(key, [])
 
+    def chosen(self, key: str | None) -> SessionFacts | None:
+        """What a key leads to, where a person said so of it, or of what was compressed into it."""
+        wanted = None if key is None else self.world.route_of(key)
+        target = None if wanted is None else self.world.sessions.get(wanted.session_id)
+        at = None if target is None else target.id
+        for route in reversed(self.world.standing_routes(key or "")):
+            if route.closed:
+                return None
+            if route.session_id != at:
+                continue
+            if route.cause != "compression" or route.previous_id is None:
+                return target if route.by_person else None
+            at = route.previous_id
+        return None
+
     @cached_property
     def leads(self) -> list[Lead]:
         """Every key that leads to a session that exists."""

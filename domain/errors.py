@@ -1,4 +1,7 @@
-"""Every refusal that a caller or a user can meet, with its exit code and what mends it."""
+"""Every refusal that a caller or a user can meet, with its exit code and what mends it.
+
+Over 400 lines because it is one catalogue: an error a class, a few lines each.
+"""
 
 from __future__ import annotations
 
@@ -174,6 +177,18 @@ class NoSuchMessage(RuleBroken):
     kind = "no_such_message"
 
 
+class ChangedMeanwhile(RuleBroken):
+    """A session is not as it was shown to whoever said what is to be done with it."""
+
+    kind = "changed_meanwhile"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"session {session_id} changed meanwhile", hint="nothing was written; look at it again"
+        )
+        self.session_id = session_id
+
+
 class NothingToDo(RuleBroken):
     """There is nothing to undo, to redo or to compress; the message says what stands in the way."""
 
@@ -257,18 +272,21 @@ class OrphanChanged(RepairRefused):
 
 
 class TwoHistories(RepairRefused):
-    """The chat was written to in two sessions; `candidates` are those that could go on.
+    """The chat was written to in two sessions, or a person led it on; `candidates` could go on.
 
     `ways` is a command for each, as the repair was asked for and with the choice in it.
     """
 
     kind = "two_histories"
 
-    def __init__(self, session_id: str, candidates: tuple[str, ...], ways: tuple[str, ...]) -> None:
+    def __init__(
+        self, session_id: str, candidates: tuple[str, ...], ways: tuple[str, ...], *, led: bool = False
+    ) -> None:
+        on = f"its chat has two histories, and went on in {candidates[-1]} since"
+        if led:
+            on = f"a person led its chat to {candidates[-1]}"
         super().__init__(
-            f"{session_id} was not adopted: its chat has two histories, and went on in {candidates[-1]}"
-            " since; a person must say which goes on",
-            hint=" or: ".join(ways),
+            f"{session_id} was not adopted: {on}; a person must say which goes on", hint=" or: ".join(ways)
         )
         self.session_id = session_id
         self.candidates = candidates
@@ -289,6 +307,19 @@ class BuiltOn(NotUndoable):
     def __init__(self, message: str, *, positions: tuple[int, ...], hint: str) -> None:
         super().__init__(message, hint=hint)
         self.positions = positions
+
+
+class RedactionFailed(RuleBroken):
+    """What was to be masked could not be looked through, so none of it leaves."""
+
+    kind = "redaction_failed"
+
+    def __init__(self, session_id: str, message_id: int | str | None, what: str = "content") -> None:
+        self.session_id, self.message_id = session_id, message_id
+        super().__init__(
+            f"Redaction failed; refusing to export unredacted {what}.",
+            hint=f"session {session_id}" + (f", message {message_id}" if message_id is not None else ""),
+        )
 
 
 class EngineClosed(RuleBroken):
@@ -336,6 +367,12 @@ class NoRoom(TryAgain):
     """The disk is full or the folder cannot be written."""
 
     kind = "no_room"
+
+
+class NotSent(TryAgain):
+    """A hub could not be reached, or did not take what was to be sent."""
+
+    kind = "not_sent"
 
 
 class TurnRunning(TryAgain):

@@ -71,6 +71,8 @@ class RouteFacts(Struct, frozen=True, kw_only=True):
         at_kind: "exact", or else `at_us` is only a latest possible time.
         entry_created_us, entry_updated_us: what the imported entry says of itself.
         closed: the key leads nowhere since.
+        by_person: a person said in this chat, or by a repair, that it is to lead there.
+        undoes: of an undo the first position of the save that it took back, where it names that.
     """
 
     key: str
@@ -83,6 +85,8 @@ class RouteFacts(Struct, frozen=True, kw_only=True):
     entry_created_us: int | None = None
     entry_updated_us: int | None = None
     closed: bool = False
+    by_person: bool = False
+    undoes: int | None = None
 
 
 class ConflictFacts(Struct, frozen=True, kw_only=True):
@@ -176,7 +180,7 @@ class World(Struct, frozen=True, dict=True, kw_only=True):
         ]
 
     def standing_routes(self, key: str) -> Sequence[RouteFacts]:
-        """A key's routes without those that were undone: an undo puts back what stood before the last."""
+        """A key's routes without those that were undone: an undo puts back what stood before."""
         known = self._standing.get(key)
         if known is None:
             known = self._standing[key] = _standing(self.routes.get(key, ()))
@@ -192,19 +196,43 @@ class World(Struct, frozen=True, dict=True, kw_only=True):
         return history[-1] if history and not history[-1].closed else None
 
 
+class _Stood(Struct, frozen=True):
+    """A route that stood, and what stood before it."""
+
+    before: _Stood | None
+    route: RouteFacts
+
+    @property
+    def leads_to(self) -> str | None:
+        return None if self.route.closed else self.route.session_id
+
+
 def _standing(history: Sequence[RouteFacts]) -> Sequence[RouteFacts]:
     if all(route.cause != "undo" for route in history):
         return history
-    before: Sequence[RouteFacts] = ()
-    now: Sequence[RouteFacts] = ()
+    stood: list[_Stood | None] = [None]  # before each route; what stands now is the last
     for route in history:
-        leads_to = None if route.closed else route.session_id
-        put_back = before[-1].session_id if before and not before[-1].closed else None
-        if route.cause == "undo" and leads_to == put_back:
-            before, now = now, before
-        else:
-            before, now = now, (*now, route)
-    return now
+        back = _undone_by(history, stood, route) if route.cause == "undo" else None
+        stood.append(_Stood(stood[-1], route) if back is None else stood[back])
+    standing: list[RouteFacts] = []
+    at = stood[-1]
+    while at is not None:
+        standing.append(at.route)
+        at = at.before
+    return standing[::-1]
+
+
+def _undone_by(history: Sequence[RouteFacts], stood: Sequence[_Stood | None], undo: RouteFacts) -> int | None:
+    """Which of the routes an undo took back: the one that it names, else the last that it can have been."""
+    so_far = range(len(stood) - 1)
+    if undo.undoes is not None:
+        return next((each for each in so_far if history[each].position >= undo.undoes), None)
+    leads_to = None if undo.closed else undo.session_id
+    for each in reversed(so_far):
+        before = stood[each]
+        if (None if before is None else before.leads_to) == leads_to:
+            return each
+    return None
 
 
 def keyless_by_nature(world: World, source: str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from . import events as e
 from .errors import HandoffRefused
 from .keys import platform_of
-from .text import is_blank, scrub
+from .text import in_one_line
 
 HandoffState = Literal["pending", "running", "completed", "failed"]
 
@@ -140,8 +140,7 @@ def fail(state: Handoff, reason: str, *, gateway: str | None, session_id: str) -
     """
     if not state.open or (gateway is not None and state.gateway not in (None, gateway)):
         raise _refused(state, session_id, "there is no handoff to give up")
-    said = scrub(reason)[0].strip()[:REASON_CHARS]
-    return e.HandoffFailed("no reason given" if is_blank(said) else said)
+    return e.HandoffFailed(in_one_line(reason)[:REASON_CHARS].rstrip() or "no reason given")
 
 
 def expire(state: Handoff, *, at_us: int) -> e.HandoffFailed | None:

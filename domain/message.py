@@ -1,4 +1,7 @@
-"""A message as a caller gives it, and the event that records it: what may be said, and how it is kept."""
+"""A message as a caller gives it, and the event that records it: what may be said, and how it is kept.
+
+Over 400 lines because what a message may hold and how it is kept have to agree, field by field.
+"""
 
 from __future__ import annotations
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from . import events as e
 from .errors import RuleBroken, TurnRunning
 from .session import Session
-from .text import scrub
+from .text import in_one_line
 
 DAY_US = 86_400_000_000
+DELETED = "deleted"
+"""The reason of a deletion where none is given."""
 
 
 def delete(
@@ -32,7 +34,7 @@ def delete(
             since_us=state.turns.since_us,
             lease_until_us=state.turns.lease_until_us,
         )
-    return e.SessionDeleted(scrub(reason)[0], erase_after_us, messages, with_parent)
+    return e.SessionDeleted(in_one_line(reason) or DELETED, erase_after_us, messages, with_parent)
 
 
 def undelete(state: Session) -> e.SessionUndeleted:

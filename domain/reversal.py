@@ -5,91 +5,21 @@ A save is undone as a whole or not at all. Its reverse is one save of its own, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from . import events as e
+from .built_on import ROUTES, Told, refuse
 from .context import taken_back
-from .ends import COMPRESSION, SESSION_RESET, SUPERSEDED
-from .errors import BuiltOn, NotUndoable
+from .ends import COMPRESSION
 from .events import Payload, Recorded
 from .marks import Marks
 from .marks import evolve as marked
-from .requeuing import again, given_up, given_up_as, queued_again, takes
-from .settling import is_same_row, is_settling, put_back
-from .undoable import why_not
-
-_TITLES: Final = (e.TitleClaimed, e.TitleReleased)
-_ARCHIVES: Final = (e.SessionArchived, e.SessionUnarchived)
-_PINS: Final = (e.SessionPinned, e.SessionUnpinned)
-_ENDS: Final = (e.SessionEnded, e.SessionReset, e.SessionReopened)
-_ROUTES: Final = (e.SessionRerouted, e.RouteClosed)
-_IDENTITIES: Final = (e.IdentityLost, e.IdentityRestored)
-_SHOWN: Final = (e.MessagesRewound, e.MessagesRestored, e.MessagesCompacted)
-_DELETIONS: Final = (e.SessionDeleted, e.SessionUndeleted)
-_RESUMES: Final = (e.ResumeMarked, e.ResumeCleared)
-_BUILDS: Final[dict[tuple[type[Payload], ...], tuple[type[Payload], ...]]] = {
-    _TITLES: _TITLES,
-    (e.SessionTitled,): (e.SessionTitled,),
-    _ARCHIVES: _ARCHIVES,
-    _PINS: _PINS,
-    (e.SessionEnded, e.SessionReset): (*_ENDS, e.SessionCompressed, e.SessionSuspended),
-    (e.SessionReopened,): (*_ENDS, e.SessionCompressed, e.MessageAppended),
-    (e.SessionCompressed,): (*_ENDS, e.SessionCompressed),
-    _ROUTES: _ROUTES,
-    _IDENTITIES: (*_IDENTITIES, e.SessionCompressed),
-    _SHOWN: (*_SHOWN, e.MessageAppended, e.SessionCompressed),
-    _DELETIONS: (*_DELETIONS, e.PayloadsErased),
-    (e.SessionSuspended,): (e.SessionSuspended, e.SessionReopened, e.SessionCompressed),
-    _RESUMES: (*_RESUMES, e.SessionSuspended),
-    (e.SessionCreated,): (
-        e.MessageAppended,
-        e.SessionTitled,
-        e.SessionCompressed,
-        e.TurnStarted,
-        e.TurnQueued,
-        *_ENDS,
-        *_IDENTITIES,
-        *_DELETIONS,
-    ),
-}
-"""For each kind of event, which later ones of its stream build on it."""
-UNDOABLE: Final[tuple[type[Payload], ...]] = (e.QueueCleared, *(kind for kinds in _BUILDS for kind in kinds))
-"""Kinds of events that have a reverse wherever they stand; of some others it depends on their save."""
-
-
-class End(msgspec.Struct, frozen=True):
-    """How a session had ended; None for open. `at_us` is when, `ended_at` as its row says it."""
-
-    reason: str | None = None
-    hard: bool = False
-    at_us: int = 0
-    ended_at: float | None = None
-    successor: str | None = None
-    stands: bool = False
-
-
-class Was(msgspec.Struct, frozen=True):
-    """What a session was at a point, as far as a save may change it."""
-
-    title: e.SessionTitled = e.SessionTitled(None)
-    archived: bool = False
-    pinned: bool = False
-    end: End = End()
-    key: str | None = None
-    lost_key: str | None = None
-    marks: Marks = Marks()
-
-
-class Led(msgspec.Struct, frozen=True):
-    """Where a key led, and the source's own entry."""
-
-    session_id: str | None = None
-    entry: str | None = None
-    entry_created_us: int | None = None
-    entry_updated_us: int | None = None
+from .requeuing import again, given_up, queued_again
+from .settling import put_back
+from .stood import End, Led, Was, after, led_after, was_after
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -102,25 +32,6 @@ class Step(msgspec.Struct, frozen=True):
     caused_by: int | None = None
 
 
-class Told(msgspec.Struct, frozen=True):
-    """A save, and what came before and after it.
-
-    Attributes:
-        saved: its events in order.
-        before: by stream, what it held before, messages left out.
-        after: by stream, what came later, messages among it; also of sessions that a key was led to.
-    """
-
-    saved: Sequence[Recorded]
-    before: Mapping[str, Sequence[Recorded]]
-    after: Mapping[str, Sequence[Recorded]]
-
-    @property
-    def position(self) -> int:
-        """The save's first position: its name."""
-        return self.saved[0].position
-
-
 def reverse(told: Told, *, erase_after_us: int) -> list[Step]:
     """The events that put everything back to what it was before the save.
 
@@ -130,8 +41,7 @@ def reverse(told: Told, *, erase_after_us: int) -> list[Step]:
     Raises:
         NotUndoable: the save holds what cannot be taken back. BuiltOn: later events rest on it.
     """
-    _refuse(told)
-    _refuse_built_on(told)
+    refuse(told)
     streams = dict.fromkeys(each.stream for each in reversed(told.saved))
     steps: list[Step] = []
     for stream in streams:
@@ -158,142 +68,7 @@ def left_as_it_is(told: Told) -> Iterator[str]:
             )
 
 
-# --- what cannot be undone ---------------------------------------------------------------------------
-
-
-def _refuse(told: Told) -> None:
-    name = f"the save of #{told.position}"
-    compacted = {each.stream for each in told.saved if isinstance(each.payload, e.MessagesCompacted)}
-    reason = why_not(name, told.saved)
-    if reason is not None:
-        raise NotUndoable(reason.message, hint=reason.hint)
-    for each in told.saved:
-        payload = each.payload
-        known = is_settling(each) or isinstance(payload, UNDOABLE)
-        if isinstance(payload, e.MessageAppended) and each.stream in compacted:
-            known = True
-        if isinstance(payload, e.TurnQueued):
-            moved = payload.moved_from is not None
-            known = moved or given_up_as(payload.turn, told.before[each.stream]) is not None
-        if isinstance(payload, e.SessionCompressed) and _was(told.before[each.stream]).end.successor is None:
-            known = False
-        if not known:
-            raise NotUndoable(
-                f"{name} holds what cannot be undone: #{each.position} {each.topic.partition('.')[0]}",
-                hint="titles, archive, pins, ends, stops, resets, routes, rewinds, repairs and deletions can",
-            )
-
-
-def _refuse_built_on(told: Told) -> None:
-    _refuse_erased(told)
-    built: dict[int, str] = {}
-    for each in told.saved:
-        kinds = next((later for kinds, later in _BUILDS.items() if isinstance(each.payload, kinds)), ())
-        for later in told.after.get(each.stream, ()):
-            if isinstance(later.payload, kinds) or (kinds and isinstance(later.payload, e.UnknownEvent)):
-                built[later.position] = later.topic
-            if isinstance(each.payload, e.TurnQueued) and takes(later.payload, each.payload.turn):
-                built[later.position] = later.topic
-            if is_settling(each) and is_same_row(each.payload, later.payload):
-                built[later.position] = later.topic
-            if _is_given_up(each.payload) and isinstance(later.payload, e.TurnQueued):
-                built[later.position] = later.topic
-        if isinstance(each.payload, e.SessionRerouted):
-            for later in told.after.get(e.session_stream(each.payload.session_id), ()):
-                if isinstance(later.payload, (e.MessageAppended, e.TurnQueued)):
-                    built[later.position] = later.topic
-    if built:
-        named = [f"#{position} {built[position].partition('.')[0]}" for position in sorted(built)]
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        raise BuiltOn(
-            f"the save of #{told.position} is built on by {', '.join(named[:_NAMED])}{more}",
-            positions=tuple(sorted(built)),
-            hint="undo those first, where they can be undone; nothing was written",
-        )
-
-
-def _refuse_erased(told: Told) -> None:
-    for each in told.saved:
-        for later in told.after.get(each.stream, ()):
-            if isinstance(each.payload, _DELETIONS) and isinstance(later.payload, e.PayloadsErased):
-                raise NotUndoable(
-                    f"what the save of #{told.position} is about was erased since (#{later.position}):"
-                    " nothing is left to be put back",
-                    hint="a backup from before may hold it: retold restore DIR",
-                )
-
-
-_NAMED: Final = 5
-
-
-def _is_given_up(payload: object) -> bool:
-    return isinstance(payload, e.QueueCleared) and payload.why != "moved"
-
-
 # --- sessions ----------------------------------------------------------------------------------------
-
-
-def _was(events: Iterable[Recorded]) -> Was:
-    state = Was()
-    for each in events:
-        state = _told(state, each)
-    return state
-
-
-def _told(state: Was, event: Recorded) -> Was:
-    told = _changed(state, event)
-    return msgspec.structs.replace(told, marks=marked(told.marks, event.payload, event.at_us))
-
-
-def _changed(state: Was, event: Recorded) -> Was:
-    match event.payload:
-        case e.SessionCreated() as p:
-            return Was(
-                archived=bool(p.columns.get("archived")),
-                pinned=bool(p.columns.get("pinned")),
-                key=p.session_key,
-            )
-        case e.SessionTitled() as p:
-            return msgspec.structs.replace(state, title=p)
-        case e.SessionArchived() | e.SessionUnarchived():
-            return msgspec.structs.replace(state, archived=isinstance(event.payload, e.SessionArchived))
-        case e.SessionPinned() | e.SessionUnpinned():
-            return msgspec.structs.replace(state, pinned=isinstance(event.payload, e.SessionPinned))
-        case e.IdentityLost(now=now) | e.IdentityRestored(now=now) if "session_key" in now:
-            return _identified(state, event.payload, now["session_key"])
-        case e.SessionReopened() | e.SessionEnded() | e.SessionReset() | e.SessionCompressed():
-            return msgspec.structs.replace(state, end=_ended(state.end, event))
-        case _:
-            return state
-
-
-def _identified(state: Was, payload: e.IdentityLost | e.IdentityRestored, key: e.Scalar) -> Was:
-    lost = state.lost_key
-    if key is None and isinstance(payload, e.IdentityLost) and state.key is not None:
-        lost = state.key
-    known = key if isinstance(key, str) else None
-    return msgspec.structs.replace(state, key=known, lost_key=lost if known is None else None)
-
-
-def _ended(end: End, event: Recorded) -> End:
-    match event.payload:
-        case e.SessionReopened():
-            return End()
-        case e.SessionReset():
-            return End(SESSION_RESET, True, event.at_us, None, end.successor, stands=True)
-        case e.SessionCompressed() as p:
-            if end.hard:
-                return msgspec.structs.replace(end, successor=p.continuation)
-            return End(COMPRESSION, False, event.at_us, p.ended_at, p.continuation, stands=True)
-        case e.SessionEnded() as p:
-            superseded = p.reason == SUPERSEDED
-            if end.hard and not p.hard and not superseded:
-                return end
-            if superseded and end.stands:
-                return msgspec.structs.replace(end, reason=p.reason, hard=p.hard)
-            return End(p.reason, p.hard, event.at_us, p.ended_at, end.successor, stands=True)
-        case _:
-            return end
 
 
 def _session(
@@ -302,10 +77,10 @@ def _session(
     if isinstance(saved[0].payload, e.SessionCreated):
         yield Step(stream, e.SessionDeleted("undo", erase_after_us))
         return
-    was = _was(before)
+    was = was_after(before)
     now = was
     for each in saved:
-        now = _told(now, each)
+        now = after(now, each)
     yield from _messages(stream, saved, before)
     for each in reversed(saved):
         match each.payload:
@@ -441,11 +216,11 @@ def _route(
 ) -> Iterable[Step]:
     was = Led()
     for each in before:
-        was = _led(was, each.payload)
+        was = led_after(was, each.payload)
     now = was
     for each in saved:
-        now = _led(now, each.payload)
-    moves = [each.payload for each in saved if isinstance(each.payload, _ROUTES)]
+        now = led_after(now, each.payload)
+    moves = [each.payload for each in saved if isinstance(each.payload, ROUTES)]
     if not moves:
         return
     key = moves[0].key
@@ -466,16 +241,6 @@ def _route(
             entry_updated_us=was.entry_updated_us,
         ),
     )
-
-
-def _led(led: Led, payload: object) -> Led:
-    match payload:
-        case e.SessionRerouted() as p:
-            return Led(p.session_id, p.entry, p.entry_created_us, p.entry_updated_us)
-        case e.RouteClosed() | e.ErasedEvent(topic=e.SessionRerouted.topic):
-            return Led()
-        case _:
-            return led
 
 
 def _title(stream: str, saved: Sequence[Recorded]) -> Iterable[Step]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from . import events as e
 from . import holds
 from .holds import Hold
 from .text import scrub
+
+_MOST_CLOSINGS: Final = 32
+"""So far back can undos go: a chat may begin anew every day for years."""
+
+
+class Closing(msgspec.Struct, frozen=True):
+    """`Route.closed` and `Route.left` as they were before an event that led the key somewhere again."""
+
+    position: int
+    closed: e.Cause | None
+    left: str | None
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -18,7 +31,7 @@ class Route(msgspec.Struct, frozen=True):
         closed: why it leads nowhere; None where it leads somewhere, or never did.
         left: the session that it led to when it was closed.
         holds: work in the background of the chat.
-        before: `closed` and `left` as they were when it led nowhere last: an undo puts them back.
+        closings: as what it had been closed when it was led somewhere again: an undo puts that back.
     """
 
     key: str
@@ -27,7 +40,7 @@ class Route(msgspec.Struct, frozen=True):
     closed: e.Cause | None = None
     left: str | None = None
     holds: tuple[Hold, ...] = ()
-    before: tuple[e.Cause | None, str | None] = (None, None)
+    closings: tuple[Closing, ...] = ()
 
     def lead_to(
         self,
@@ -96,21 +109,47 @@ def _clean(candidate: e.RouteCandidate) -> e.RouteCandidate:
     return msgspec.structs.replace(candidate, verdict=verdict) if broken else candidate
 
 
-def evolve(state: Route, version: int, payload: object, at_us: int = 0) -> Route:
-    """The state after an event."""
+def evolve(
+    state: Route,
+    version: int,
+    payload: object,
+    at_us: int = 0,
+    *,
+    position: int = 0,
+    caused_by: int | None = None,
+) -> Route:
+    """The state after an event.
+
+    Args:
+        position, caused_by: the event's, for what an undo of one of several changes puts back.
+    """
     match payload:
         case e.SessionRerouted():
-            before = state.before if state.session_id is not None else (state.closed, state.left)
-            return Route(payload.key, version, payload.session_id, holds=state.holds, before=before)
+            closings = state.closings
+            if state.session_id is None:
+                closed = Closing(position, state.closed, state.left)
+                closings = (*closings, closed)[-_MOST_CLOSINGS:]
+            return Route(payload.key, version, payload.session_id, holds=state.holds, closings=closings)
         case e.RouteClosed():
-            closed, left = state.before
-            if payload.cause != "undo" or closed is None:
-                closed, left = payload.cause, payload.previous or state.session_id
+            back = _put_back(state, caused_by) if payload.cause == "undo" else None
+            if back is None or back.closed is None:
+                back = Closing(position, payload.cause, payload.previous or state.session_id)
             return Route(
-                payload.key, version, closed=closed, left=left, holds=state.holds, before=state.before
+                payload.key,
+                version,
+                closed=back.closed,
+                left=back.left,
+                holds=state.holds,
+                closings=state.closings,
             )
         case e.ErasedEvent(topic=e.SessionRerouted.topic):  # where it led to is not known any more
             return Route(state.key, version, holds=state.holds)
         case _:
             held = holds.evolve(state.holds, payload, at_us)
             return msgspec.structs.replace(state, version=version, holds=held)
+
+
+def _put_back(state: Route, undone: int | None) -> Closing | None:
+    """What an undo of a save puts back; of one that is not known, what was closed last."""
+    later = [each for each in state.closings if undone is not None and each.position >= undone]
+    return later[0] if later else next(reversed(state.closings), None)

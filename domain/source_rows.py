@@ -3,6 +3,8 @@
 A row is held in normal form (`settled`): columns at their default are left out, so a store that
 gains columns has not changed. What no event of its own can say, SourceRowChanged says, so folding
 the payloads of a change over the old row always gives the new one.
+
+Over 400 lines because both ways stand together: what one writes the other has to read.
 """
 
 from __future__ import annotations

@@ -61,6 +61,16 @@ def made_title(text: str) -> str:
     return cut_title(bare)
 
 
+def composed(text: str) -> str:
+    """The text as titles are compared: what is written in one character or in several is the same."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def spellings(title: str) -> list[str]:
+    """The title as it is given, and as it may be written otherwise: stores keep it as it came."""
+    return list(dict.fromkeys((title, composed(title), unicodedata.normalize("NFD", title))))
+
+
 def base_of(title: str) -> str:
     """`plan` of `plan #3`; a title without a number is its own base."""
     found = _NUMBERED.match(title)
@@ -107,7 +117,7 @@ def next_in_lineage(title: str, taken: Iterable[str]) -> str:
 def _cleaned(text: str) -> str:
     text = _SURROGATE.sub("\ufffd", text)
     text = _UNSEEN.sub("", _UNSEEN_SPACE.sub(" ", _CONTROL.sub("", text)))
-    text = " ".join(_joined(text).split())
+    text = composed(" ".join(_joined(text).split()))
     if _BLANK.match(text):
         raise BadTitle("A title needs something to read", hint="give a title with visible characters")
     return text

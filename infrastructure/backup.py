@@ -76,13 +76,13 @@ def back_up(home: Path, to: Path, *, numbered: bool = False, progress: Progress 
         raise BadUsage(
             f"{to} lies inside the home {home}", hint="give a folder outside of it, best on another disk"
         )
-    with _beside(to) as folder:
+    with beside(to) as folder:
         _copy_log(home / EVENTS, folder / EVENTS, progress)
         report = _proved(folder, progress)
         files = _copy_files(home, folder)
         to = _put_beside(folder, to) if numbered else to
         if not numbered:
-            _put_in_place(folder, to)
+            put_in_place(folder, to)
     note_copy(home, to)
     return BackedUp(
         str(to), report.head, report.events, sum(each.stat().st_size for each in _files(to)), files
@@ -105,11 +105,11 @@ def restore(backup: Path, home: Path, *, replace: bool = False, progress: Progre
     refuse_foreign(home)
     if not replace:
         _refuse_taken(home, hint="--replace moves aside what is there, and names where it lies")
-    with _beside(home) as folder:
+    with beside(home) as folder:
         _copy_log(backup / EVENTS, folder / EVENTS, progress, still=not has_wal(backup / EVENTS))
         report = _proved(folder, progress)
         files = _copy_files(backup, folder)
-        kept = _put_in_place(folder, home, replace=replace)
+        kept = put_in_place(folder, home, replace=replace)
     for each in (backup, *(noted(Path(kept)) if kept is not None else ())):
         note_copy(home, each)
     return Restored(str(home), report.head, report.events, files, kept)
@@ -127,7 +127,7 @@ def sweep(parent: Path, prefix: str) -> None:
 
 
 @contextlib.contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def beside(path: Path) -> Iterator[Path]:
     """A folder beside `path` to fill and then to put in its place; removed where anything fails."""
     sweep(path.parent, f"{path.name}.")
     folder = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
@@ -164,7 +164,7 @@ def _put_beside(folder: Path, path: Path) -> Path:
     for number in range(1, 10_000):
         to = path if number == 1 else path.with_name(f"{path.name}-{number}")
         try:
-            _put_in_place(folder, to)
+            put_in_place(folder, to)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
@@ -173,7 +173,7 @@ def _put_beside(folder: Path, path: Path) -> Path:
     raise NoRoom(f"{path} cannot be written", hint="remove older folders beside it")
 
 
-def _put_in_place(folder: Path, path: Path, *, replace: bool = False) -> str | None:
+def put_in_place(folder: Path, path: Path, *, replace: bool = False) -> str | None:
     """Rename it; where the home that was there lies now."""
     kept = _set_aside(path) if replace else None
     try:

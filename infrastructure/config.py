@@ -108,11 +108,38 @@ class SessionsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_vacuum_interval_days: Annotated[float, Meta(ge=0, le=36_500)] = 30
 
 
+class RepairSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`repair:`."""
+
+    keep_backups: Annotated[int, Meta(ge=1, le=1_000)] = 3
+    """How many of the backups that repairs took are kept beside the home, the newest of them."""
+
+
 class CompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`compression:`."""
 
     in_place: bool = False
     """Whether a compressed session keeps its id; else it goes on in a continuation."""
+
+
+class DisplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`display:`."""
+
+    resume_display: Literal["full", "minimal"] = "full"
+    """Whether a resume shows the end of the conversation, or says in a line which one it is."""
+    resume_exchanges: Annotated[int, Meta(ge=1, le=1_000)] = 10
+    resume_max_user_chars: Annotated[int, Meta(ge=1, le=1_000_000)] = 300
+    resume_max_assistant_chars: Annotated[int, Meta(ge=1, le=1_000_000)] = 200
+    resume_max_assistant_lines: Annotated[int, Meta(ge=1, le=100_000)] = 3
+    resume_skip_tool_only: bool = True
+    """Whether answers that are nothing but calls of tools are left out."""
+
+
+class RedactionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`redaction:`."""
+
+    rules: str | None = None
+    """A file of rules on top of ours; a relative path is inside the home. None: redaction.yaml, if there."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +158,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentSettings = AgentSettings()
     gateway: GatewaySettings = GatewaySettings()
     queue: QueueSettings = QueueSettings()
+    repair: RepairSettings = RepairSettings()
     sessions: SessionsSettings = SessionsSettings()
+    redaction: RedactionSettings = RedactionSettings()
+    display: DisplaySettings = DisplaySettings()
 
     @property
     def zone(self) -> tzinfo | None:
@@ -211,6 +241,8 @@ _VALUES = {
     " and at most 3153600000",
     "queue": "queue holds cap",
     "queue.cap": "queue.cap is a whole number from 1 to 10000",
+    "repair": "repair holds keep_backups",
+    "repair.keep_backups": "repair.keep_backups is a whole number from 1 to 1000",
     "sessions": "sessions holds erase_after, stale_after_days, auto_prune, retention_days,"
     " min_interval_hours, vacuum_after_prune and min_vacuum_interval_days",
     "sessions.erase_after": "sessions.erase_after is a number of days from 0 to 36500",
@@ -221,6 +253,16 @@ _VALUES = {
     "sessions.vacuum_after_prune": "sessions.vacuum_after_prune is true or false",
     "sessions.min_vacuum_interval_days": "sessions.min_vacuum_interval_days is a number of days"
     " from 0 to 36500",
+    "display": "display holds resume_display, resume_exchanges, resume_max_user_chars,"
+    " resume_max_assistant_chars, resume_max_assistant_lines and resume_skip_tool_only",
+    "display.resume_display": "display.resume_display is full or minimal",
+    "display.resume_exchanges": "display.resume_exchanges is a whole number from 1 to 1000",
+    "display.resume_max_user_chars": "display.resume_max_user_chars is a whole number from 1 to 1000000",
+    "display.resume_max_assistant_chars": "display.resume_max_assistant_chars is a whole number"
+    " from 1 to 1000000",
+    "display.resume_max_assistant_lines": "display.resume_max_assistant_lines is a whole number"
+    " from 1 to 100000",
+    "display.resume_skip_tool_only": "display.resume_skip_tool_only is true or false",
     "session_reset": "session_reset holds mode, at_hour, idle_minutes, notify, notify_exclude_platforms,"
     " bg_process_max_age_hours and chat_types",
     "session_reset.mode": "session_reset.mode is none, idle, daily, both or daily_and_idle",
@@ -228,6 +270,8 @@ _VALUES = {
     "session_reset.idle_minutes": "session_reset.idle_minutes is a number above 0 and at most 52560000",
     "session_reset.bg_process_max_age_hours": "session_reset.bg_process_max_age_hours is a number of hours"
     " from 0 to 876000",
+    "redaction": "redaction holds rules",
+    "redaction.rules": "redaction.rules is the path of a file of rules; a relative one is inside the home",
     "group_sessions_per_user": "group_sessions_per_user is true or false",
     "thread_sessions_per_user": "thread_sessions_per_user is true or false",
     "platforms": "platforms holds, by a platform's name, session_reset, group_sessions_per_user,"

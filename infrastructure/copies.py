@@ -38,9 +38,19 @@ def copies_of(home: Path, db: Connection) -> list[Path]:
     imported and the copies that repairs laid into them.
     """
     found = [*_named(home, BEFORE_REPAIR, BEFORE_RESTORE), *noted(home)]
-    for (path,) in db.execute("SELECT path FROM source_homes WHERE path IS NOT NULL ORDER BY path"):
-        found += _in_hermes(Path(path)) or _logs(Path(path))
+    for path in _sources(db):
+        found += _in_hermes(path) or _logs(path)
     return list(dict.fromkeys(found))
+
+
+def logs_of(db: Connection) -> list[Path]:
+    """Those of `copies_of` that are logs of coding agents."""
+    return [each for path in _sources(db) if not _in_hermes(path) for each in _logs(path)]
+
+
+def _sources(db: Connection) -> list[Path]:
+    rows = db.execute("SELECT path FROM source_homes WHERE path IS NOT NULL ORDER BY path")
+    return [Path(path) for (path,) in rows]
 
 
 def _named(path: Path, *endings: str) -> list[Path]:

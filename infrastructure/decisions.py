@@ -1,4 +1,8 @@
-"""What every command stands on: fresh state to decide on, one save of what was decided, the fold after."""
+"""What every command stands on: fresh state to decide on, one save of what was decided, the fold after.
+
+Over 400 lines because it is the one base of every group of commands: state, save, fold, and what is
+awaited.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from eventsourcing.persistence import IntegrityError
 from ..domain import events as e
 from ..domain import gateway, route, session, title_claim
 from ..domain.errors import (
+    BadTitle,
     DeletedSession,
     EngineClosed,
     NeedsUpgrade,
@@ -31,7 +36,7 @@ from ..domain.shell import shell_word
 from ..domain.text import scrub
 from ..domain.times import time_us
 from ..domain.title_claim import TitleClaim
-from ..domain.titles import base_of, next_in_lineage
+from ..domain.titles import base_of, next_in_lineage, spellings
 from ..projections.find import titles_in_line
 from .blame import MET, refuse_blamed
 from .clock import now_us
@@ -277,7 +282,14 @@ class Decisions(Application[str]):
         if known is not None and known.version == version:
             return known
         for event in self._told(stream, "the route of this key"):
-            state = route.evolve(state, event.version, event.payload, event.at_us)
+            state = route.evolve(
+                state,
+                event.version,
+                event.payload,
+                event.at_us,
+                position=event.position,
+                caused_by=event.caused_by,
+            )
         if len(self._routes) >= HEADS:
             self._routes.clear()
         self._routes[state.key] = state
@@ -331,9 +343,11 @@ class Decisions(Application[str]):
         A continuation may take the title of a session that it goes on from, which then has none.
 
         Raises:
-            TitleTaken: another session holds it.
+            TitleTaken: another session holds it. BadTitle: a person's that is the id of another session.
         """
         events: list[Event] = []
+        if title is not None and title != state.title and by == "person":
+            self.refuse_id(title, state.id)
         if title is not None:
             events += self._claiming(state, title, at_us, by)
         if not events and state.title == title:
@@ -349,21 +363,31 @@ class Decisions(Application[str]):
         return events
 
     def _claiming(self, state: Session, title: str, at_us: int, by: e.TitledBy) -> list[Event]:
-        wanted = self.claim(title)
-        stream = title_stream(self.identity, title)
         events: list[Event] = []
-        if wanted.holder not in (None, state.id):
-            holder = next((each for each in self._goes_on_from(state) if each.id == wanted.holder), None)
-            released = None if holder is None else wanted.release(holder.id)
-            if holder is not None and released is not None:
-                events.append(event(stream, wanted.version + 1, released, at_us))
-                untitled = e.SessionTitled(title=None, by=by)
-                events.append(event(session_stream(holder.id), holder.version + 1, untitled, at_us))
-                wanted = title_claim.evolve(wanted, wanted.version + 1, released)
-        claimed = wanted.claim(state.id)
-        if claimed is not None:
-            events.append(event(stream, wanted.version + 1, claimed, at_us))
+        for each in spellings(title):
+            wanted = self.claim(each)
+            stream = title_stream(self.identity, each)
+            if wanted.holder not in (None, state.id):
+                holder = next((one for one in self._goes_on_from(state) if one.id == wanted.holder), None)
+                released = None if holder is None else wanted.release(holder.id)
+                if holder is not None and released is not None:
+                    events.append(event(stream, wanted.version + 1, released, at_us))
+                    untitled = e.SessionTitled(title=None, by=by)
+                    events.append(event(session_stream(holder.id), holder.version + 1, untitled, at_us))
+                    wanted = title_claim.evolve(wanted, wanted.version + 1, released)
+            claimed = wanted.claim(state.id)
+            if claimed is not None and each == title:
+                events.append(event(stream, wanted.version + 1, claimed, at_us))
         return events
+
+    def is_free(self, title: str) -> bool:
+        """Whether a session may be called so: nobody is, however it is written, and no id reads the same."""
+        return not self.exists(title) and all(self.claim(each).holder is None for each in spellings(title))
+
+    def refuse_id(self, title: str, session_id: str) -> None:
+        """Raise BadTitle where a title would be taken for another session, whose id it is."""
+        if title != session_id and self.exists(title):
+            raise BadTitle(f"'{title}' is the id of another session", hint="choose another title")
 
     def _goes_on_from(self, state: Session) -> Iterator[Session]:
         """The sessions that this one continues, nearest first."""
@@ -381,7 +405,7 @@ class Decisions(Application[str]):
         taken = set(titles_in_line(self.state.reader(), base_of(title)))
         while True:
             candidate = next_in_lineage(title, taken)
-            if self.claim(candidate).holder is None:
+            if self.is_free(candidate):
                 return candidate
             taken.add(candidate)
 

@@ -8,13 +8,13 @@ from typing import Literal
 from .commands.base import new_session_id
 from .commands.branches import BranchCommands
 from .commands.compression import CompressionCommands
+from .commands.conflicts import ConflictCommands
 from .commands.context import ContextCommands
 from .commands.erasure import Erased
 from .commands.gateway import GatewayCommands
 from .commands.handoffs import HandoffCommands
 from .commands.maintenance import MaintenanceCommands
 from .commands.messages import MessageCommands
-from .commands.remedies import RemedyCommands
 from .commands.reversal import ReversalCommands
 from .commands.routes import RouteCommands
 from .commands.sessions import SessionCommands
@@ -38,7 +38,7 @@ class SessionEngine(
     GatewayCommands,
     MaintenanceCommands,
     HandoffCommands,
-    RemedyCommands,
+    ConflictCommands,
     ReversalCommands,
 ):
     """Every write to a home, thread-safe, any number of processes on one home at once.

@@ -66,6 +66,22 @@ def refuse_foreign(home: Path) -> None:
         )
 
 
+def refuse_inside_foreign(home: Path) -> None:
+    """No home is begun inside a Hermes home: nothing is written there.
+
+    Raises:
+        BadUsage: it would be.
+    """
+    if stat_of(home / EVENTS) is not None:
+        return
+    for above in Path(os.path.realpath(home)).parents:
+        if _is_of_hermes(above / STATE):
+            raise BadUsage(
+                f"{home} lies inside the Hermes home {above}, where nothing is written",
+                hint="give a folder outside of it with --home",
+            )
+
+
 def refuse_lost_log(log: Path) -> None:
     """A new log beside projections that were told from another would pass the loss over in silence.
 

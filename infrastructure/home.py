@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from ..domain.errors import NoRoom
 from .foreign import EVENTS as EVENTS
 from .foreign import refuse_foreign as refuse_foreign
-from .foreign import refuse_no_folder
+from .foreign import refuse_inside_foreign, refuse_no_folder
 from .lag import READER_WAIT_MS, Lag, none_behind
 from .log import Log
 from .state_file import StateFile
@@ -28,10 +28,11 @@ def make_home(path: Path) -> None:
     """Make the folder, 0700, where it is not there.
 
     Raises:
-        BadUsage: it is a file, or a Hermes home. NoRoom: it cannot be made or read.
+        BadUsage: it is a file, or a Hermes home, or to be in one. NoRoom: it cannot be made or read.
     """
     refuse_no_folder(path)
     refuse_foreign(path)
+    refuse_inside_foreign(path)
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

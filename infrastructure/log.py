@@ -96,7 +96,6 @@ class Log:
         with translated(self._named):
             connection = connect_reader(self.path, cut_off=True)
             connection.pragma("query_only", 1)
-            connection.pragma("mmap_size", 1 << 26)  # what is mapped counts as memory
         return connection
 
     def reader(self) -> apsw.Connection:

@@ -1,4 +1,7 @@
-"""Keeps every projection a fold of the log: catching up, telling again, setting aside what fails."""
+"""Keeps every projection a fold of the log: catching up, telling again, setting aside what fails.
+
+Over 400 lines because who may fold when is one protocol, and its parts are wrong without one another.
+"""
 
 from __future__ import annotations
 

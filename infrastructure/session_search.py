@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
-from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
-from ..domain.errors import FileReplaced, ProjectionDamaged, ProjectionsBegunAnew, RetoldError
+from ..domain.errors import RetoldError
+from ..projections.base import Connection
 from ..projections.search_tool import Answer, ToolArguments, answer, needs_index, refusal
-from .blame import MET, blaming
-from .config import load_config
-from .foreign import refuse_no_folder
-from .home import EVENTS, Home, default_home
+from .home import default_home
+from .standing import StandingHome
 
 
 class SessionSearch:
@@ -26,11 +24,7 @@ class SessionSearch:
     """
 
     def __init__(self, home: str | Path | None = None) -> None:
-        self._path = default_home() if home is None else Path(home).expanduser()
-        self._opened: Home | None = None
-        self._log: tuple[int, int] | None = None
-        self._zone: tzinfo | None = None
-        self._lock = threading.Lock()
+        self._standing = StandingHome(default_home() if home is None else Path(home).expanduser())
 
     def __call__(
         self,
@@ -74,42 +68,17 @@ class SessionSearch:
             profile=profile,
             detail=detail,
         )
-        with self._lock:
-            try:
-                return _json(self._answer(asked))
-            except (ProjectionsBegunAnew, FileReplaced):
-                self._close()
-            except RetoldError as error:
-                return _json(_told(error))
-            try:
-                return _json(self._answer(asked))
-            except RetoldError as error:
-                return _json(_told(error))
+        try:
+            return _json(self._standing.ask(partial(self._answer, asked), settle=needs_index(asked)))
+        except RetoldError as error:
+            return _json(_told(error))
 
-    def _answer(self, asked: ToolArguments) -> Answer:
-        log = _inode(self._path / EVENTS)
-        if log != self._log:  # another home was put in its place
-            self._close()
-        if self._opened is None:
-            refuse_no_folder(self._path)
-            self._zone = load_config(self._path).zone
-            self._opened, self._log = Home(self._path, read_only=True), log
-        opened = self._opened
-        with blaming(opened.log, lambda: opened.projector, sure=(*MET, ProjectionDamaged)):
-            opened.catch_up()
-            if needs_index(asked):
-                opened.projector.settle()
-            return answer(opened.state.reader(), asked, zone=self._zone)
-
-    def _close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+    def _answer(self, asked: ToolArguments, db: Connection) -> Answer:
+        return answer(db, asked, zone=self._standing.zone)
 
     def close(self) -> None:
         """Close the home; the next call opens it again."""
-        with self._lock:
-            self._close()
+        self._standing.close()
 
     def __enter__(self) -> Self:
         return self
@@ -139,14 +108,6 @@ def session_search(
     """
     with SessionSearch(home) as tool:
         return tool(query, role_filter, limit, session_id, around_message_id, window, sort, **more)
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _told(error: RetoldError) -> Answer:

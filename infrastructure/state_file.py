@@ -26,6 +26,8 @@ from .sqlite import READ_WRITE, Patience, ThreadLocal, bound_wal, connect, conne
 
 APPLICATION_ID = STATE_APPLICATION_ID
 NAME = "state.db"
+CACHE_KIB = 16_384
+"""Of each reader: what most queries touch again fits in."""
 BESIDE = "state.beside"
 """The link to a file that is being filled and that nobody reads yet."""
 LOCK = "state.lock"
@@ -85,7 +87,7 @@ class StateFile:
         self._writer: apsw.Connection | None = None
         self._written: tuple[int, int] | None = None
         """The file that the writer writes, which may not be the one that is read by now."""
-        self._readers = ThreadLocal(self._open_mapped)
+        self._readers = ThreadLocal(self._open_cached)
         self.superseded: str | None = None
         """What was wrong with the generation before, if this process had to make a new one."""
         if not self.read_only:
@@ -213,7 +215,7 @@ class StateFile:
         if not self.read_only:
             self._ensure()
         self._opened = self._stat()
-        self._readers = ThreadLocal(self._open_mapped)
+        self._readers = ThreadLocal(self._open_cached)
 
     def beside(self) -> StateFile:
         """A file to tell every projection in, beside this one: a new one, or what was begun before."""
@@ -258,9 +260,14 @@ class StateFile:
 
     # --- connections -------------------------------------------------------------------------------
 
-    def _open_mapped(self) -> apsw.Connection:
+    def _open_cached(self) -> apsw.Connection:
+        """Not mapped: whoever reads a mapped file that somebody cuts short is killed (SIGBUS).
+
+        With this cache nothing is slower for it, and a command that reads once is a tenth faster: see
+        docs/performance.md.
+        """
         connection = self.open_reader()
-        connection.pragma("mmap_size", 1 << 27)
+        connection.pragma("cache_size", -CACHE_KIB)
         return connection
 
     def open_reader(self) -> apsw.Connection:

@@ -26,7 +26,7 @@ _unpack = msgspec.msgpack.Decoder(tuple[dict[str, Any], dict[str, e.Odd]]).decod
 _LINE = "id, role, active, compacted, copy_of, summary, observed, tool_calls, tool_call_id"
 
 
-def active_view(db: Connection, session_id: str, *, follow: bool = False) -> View:
+def active_view(db: Connection, session_id: str, *, follow: bool = False, last: int | None = None) -> View:
     """What a model should see: the last summary, if there was a compression, and all that came later.
 
     A valid sequence of messages (domain/view.py), in the order in which they were appended, whatever
@@ -34,12 +34,26 @@ def active_view(db: Connection, session_id: str, *, follow: bool = False) -> Vie
 
     Args:
         follow: go to where the conversation goes on, if the session was compressed into another.
+        last: at most so many messages from the end, read from there; a summary in front of them is left out,
+            too.
     """
     at = tip(db, session_id) if follow else session_id
     version = _version(db, at)
-    found = [_seen(row) for row in db.execute(_messages(LIVE), (at,))]
+    rows: Iterable[Sequence[Any]]
+    if last is None:
+        rows = db.execute(_messages(LIVE), (at,))
+    else:
+        newest = db.execute(f"{_messages(LIVE)} DESC LIMIT ?", (at, last))
+        rows = reversed(newest.fetchall())
+    found = [_seen(row) for row in rows]
     messages, warnings = valid(found)
-    return View(at, messages, [*_broken(db, at, len(found)), *warnings], version)
+    return View(at, messages, [*_broken(db, at, len(found) if last is None else None), *warnings], version)
+
+
+def live_count(db: Connection, session_id: str) -> int:
+    """How many messages a session has in its context, as they were counted."""
+    row = db.execute("SELECT message_count FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    return int(row[0] or 0) if row else 0
 
 
 def display_history(db: Connection, session_id: str, *, follow: bool = True) -> View:

@@ -41,6 +41,31 @@ def segments(db: Connection, session_id: str) -> list[str]:
     return [each.session_id for each in chain(db, session_id)]
 
 
+def conversations(db: Connection, ids: Sequence[str]) -> list[list[str]]:
+    """The conversations that sessions are segments of, in the order of `ids`; each session stands in one.
+
+    Of several continuations the one that the conversation goes on as is told with what came before it; of
+    another one only what no other conversation tells, unless it alone was asked for.
+    """
+    found: dict[str, list[str]] = {}
+    others: list[tuple[str, list[str]]] = []
+    told: set[str] = set()
+    for each in ids:
+        if each in told:
+            continue
+        path = segments(db, each)
+        if path[0] == each or each in segments(db, path[0]):
+            found[each] = path
+            told.update(path)
+        else:
+            others.append((each, path))
+    for each, path in others:
+        if each not in told:
+            found[each] = [segment for segment in path if segment not in told]
+            told.update(path)
+    return [found[each] for each in ids if each in found]
+
+
 def session_fields(db: Connection, session_id: str) -> Fields:
     """A session's columns, and those of its source that no column here can bear."""
     columns = ", ".join(_PROMPT if column == "system_prompt" else f"s.{column}" for column in _SESSION)
@@ -69,10 +94,12 @@ def told_messages(db: Connection, session_id: str, among: Sequence[str] = ()) ->
     yield from _messages(db, session_id, _TOLD, _json([session_id, *among]))
 
 
-def count_told(db: Connection, session_id: str, among: Sequence[str] = ()) -> int:
-    """How many `told_messages` gives."""
-    sql = f"SELECT count(*) FROM messages m WHERE m.session_id = ?1 AND {_TOLD}"
-    return int(db.execute(sql, (session_id, _json([session_id, *among]))).fetchone()[0])
+def count_told(
+    db: Connection, session_id: str, among: Sequence[str] = (), *, but_role: str | None = None
+) -> int:
+    """How many `told_messages` gives, but for those of a role."""
+    sql = f"SELECT count(*) FROM messages m WHERE m.session_id = ?1 AND {_TOLD} AND m.role IS NOT ?3"
+    return int(db.execute(sql, (session_id, _json([session_id, *among]), but_role)).fetchone()[0])
 
 
 _TOLD: Final = (

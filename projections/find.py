@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ..domain.errors import Ambiguous, BadUsage, DeletedSession, NoSuchSession, RuleBroken
 from ..domain.shell import shell_word
-from ..domain.titles import base_of, lineage_matches, lineage_number
+from ..domain.titles import base_of, lineage_matches, lineage_number, spellings
 from .base import Connection
 from .deletions import Deletion, deletions_named
 from .tree import tip
@@ -38,7 +38,9 @@ def find_session(db: Connection, name: str, *, exact: bool = False) -> str:
     begun = _beginning(db, name)
     if len(begun) == 1:
         return begun[0]
-    by_title = (_bearing(db, name) if exact else None) or titled(db, name)
+    ways = ((_bearing, titled) if exact else (titled,)), spellings(name)
+    found = (way(db, spelt) for way in ways[0] for spelt in ways[1])
+    by_title = next((each for each in found if each is not None), None)
     if by_title is not None:
         return by_title
     if begun:
@@ -82,22 +84,23 @@ def find_deleted(db: Connection, name: str) -> str:
 def _gone(deleted: Deletion) -> NoSuchSession:
     """Who deleted it, when and why, and whether it can be brought back."""
     why = f" ({deleted.reason})" if deleted.reason else ""
-    said = f"session {deleted.session_id} was deleted {_iso(deleted.at_us)} by {deleted.actor}{why}"
+    said = f"session {deleted.session_id} was deleted {_local(deleted.at_us)} by {deleted.actor}{why}"
     if deleted.erased_position is not None:
         return NoSuchSession(
             f"{said} and erased (#{deleted.erased_position})", hint="a backup from before may hold it"
         )
     return DeletedSession(
-        f"{said}, can be undeleted until {_iso(deleted.erase_after_us)}",
+        f"{said}, can be undeleted until {_local(deleted.erase_after_us)}",
         session_id=deleted.session_id,
         erase_after_us=deleted.erase_after_us,
         hint=f"bring it back with: retold sessions undelete {shell_word(deleted.session_id)}",
     )
 
 
-def _iso(at_us: int) -> str:
+def _local(at_us: int) -> str:
+    """Where this machine is, as all that people read."""
     try:
-        return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{datetime.fromtimestamp(at_us // 1_000_000, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
         return f"{at_us} us"
 

@@ -195,8 +195,11 @@ def started_besides(db: Connection, gateway: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def fell_silent(db: Connection, gateway: str, at_us: int) -> bool:
-    """Whether a gateway let the lease of a turn lapse, and gave no sign of life in any session since."""
+def silent_since(db: Connection, gateway: str, at_us: int) -> int | None:
+    """When the lease of a turn lapsed that a gateway ran, where no session shows a sign of life since.
+
+    A turn that was begun and ended after it leaves none in a row; the log has it.
+    """
     row = db.execute(
         """
         SELECT max(lease_until_us) FROM sessions
@@ -205,7 +208,7 @@ def fell_silent(db: Connection, gateway: str, at_us: int) -> bool:
         (gateway, at_us),
     ).fetchone()
     if row is None or row[0] is None:
-        return False
+        return None
     since = db.execute(
         """
         SELECT 1 FROM sessions WHERE turn_gateway = ? AND (last_active_us > ? OR turn_since_us > ?
@@ -213,7 +216,13 @@ def fell_silent(db: Connection, gateway: str, at_us: int) -> bool:
         """,
         (gateway, row[0], row[0], at_us),
     ).fetchone()
-    return since is None
+    return int(row[0]) if since is None else None
+
+
+def run_began(db: Connection, gateway: str) -> int:
+    """The position of a gateway's last start; 0 for none."""
+    row = db.execute("SELECT max(position) FROM gateway_runs WHERE gateway = ?", (gateway,)).fetchone()
+    return int(row[0] or 0)
 
 
 def run_by(db: Connection, gateway: str) -> list[str]:

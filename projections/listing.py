@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from .base import Connection
 from .sessions import _LINE, SessionLine, line, with_preview
-from .tree import chain_root
+from .tree import chain_root, tip
 
 Hidden: TypeAlias = Literal["over_limit", "archived", "older_segments", "delegates", "children", "tool"]
 REASONS: tuple[Hidden, ...] = ("over_limit", "archived", "older_segments", "delegates", "children", "tool")
 _SHOWN_KINDS = (None, "branch", "reset", "continuation")
-_WORKSPACE = "coalesce(nullif(s.git_repo_root, ''), nullif(s.cwd, ''))"
+WORKSPACE = "coalesce(nullif(s.git_repo_root, ''), nullif(s.cwd, ''))"
+"""What a session's project is called: its repository's root, else its folder (REFERENCE.md 3)."""
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Rows by last activity, and how many sessions are not among them, by reason."""
+    """What is pinned, then the rest, each by last activity; and how many are not among them, by reason."""
 
     rows: list[SessionLine]
     not_shown: dict[Hidden, int]
@@ -32,30 +34,34 @@ def list_sessions(
     source: str | None = None,
     workspace: str | None = None,
     everything: bool = False,
+    offset: int = 0,
 ) -> Listing:
-    """Conversations, the one last active first; the smaller id where two are equal.
+    """Conversations, pinned ones before all else, the one last active first; the smaller id of two equal.
 
-    Of a chain of continuations only its last segment is a row. Left out, unless `everything`: older
-    segments, archived sessions, and children but for branches and the
-    sessions that a reset began. Sessions of source "tool" are left out unless that source is asked
-    for. What `source` or `workspace` rules out is not counted as left out. A `limit` of None is none.
+    Of a chain of continuations only its last segment is a row. Left out, unless `everything`: older segments,
+    archived sessions, and children but for branches and the sessions that a reset began. Sessions of source
+    "tool" are left out unless that source is asked for. What `source` or `workspace` rules out is not counted
+    as left out. A `limit` of None is none; `offset` passes over so many rows, and what these cost is paid.
     """
     where, values = _filters(db, source, workspace)
+    end = None if limit is None else offset + limit
     if everything:
-        rows = db.execute(
-            f"SELECT {_LINE} FROM sessions s WHERE {where} ORDER BY {_ACTIVITY} LIMIT ?",
-            (*values, -1 if limit is None else limit),
-        )
-        found = [with_preview(db, line(row)) for row in rows]
+        by_pin = (_every(db, f"{where} AND {each}", values) for each in PINNED_FIRST)
+        found = [with_preview(db, each) for each in islice(chain.from_iterable(by_pin), offset, end)]
         every = db.execute(f"SELECT count(*) FROM sessions s WHERE {where}", values).fetchone()[0]
         return Listing(found, {each: every - len(found) if each == "over_limit" else 0 for each in REASONS})
-    shown: list[SessionLine] = []
-    chosen = _conversations(db, where, values, source)
-    for each in chosen:
-        if len(shown) == limit:
-            break
-        shown.append(with_preview(db, each))
+    by_pin = (conversations(db, f"{where} AND {each}", values, source) for each in PINNED_FIRST)
+    shown = [with_preview(db, each) for each in islice(chain.from_iterable(by_pin), offset, end)]
     return Listing(shown, _account(db, where, values, source, len(shown)))
+
+
+def _every(db: Connection, where: str, values: list[Any]) -> Iterator[SessionLine]:
+    for row in db.execute(f"SELECT {_LINE} FROM sessions s WHERE {where} ORDER BY {_ACTIVITY}", values):
+        yield line(row)
+
+
+PINNED_FIRST = ("s.pinned = 1", "+s.pinned = 0")
+"""Two looks, so that each takes an index in its order; the plus keeps the second off the first one's."""
 
 
 def nothing_there(db: Connection, *, source: str | None = None, workspace: str | None = None) -> list[str]:
@@ -84,9 +90,9 @@ def _filters(db: Connection, source: str | None, workspace: str | None) -> tuple
         # A basename that is equal contains it, too, so one test is enough. Python compares, since
         # SQLite's lower() knows ASCII only.
         needle = workspace.casefold()
-        known = db.execute(f"SELECT DISTINCT {_WORKSPACE} FROM sessions s WHERE {_WORKSPACE} IS NOT NULL")
+        known = db.execute(f"SELECT DISTINCT {WORKSPACE} FROM sessions s WHERE {WORKSPACE} IS NOT NULL")
         named = [row[0] for row in known if needle in str(row[0]).casefold()]
-        where.append(f"{_WORKSPACE} IN ({','.join('?' * len(named))})")
+        where.append(f"{WORKSPACE} IN ({','.join('?' * len(named))})")
         values += named
     return " AND ".join(where), values
 
@@ -94,10 +100,10 @@ def _filters(db: Connection, source: str | None, workspace: str | None) -> tuple
 # --- the rows -------------------------------------------------------------------------------------
 
 
-def _conversations(
-    db: Connection, where: str, values: list[Any], source: str | None
+def conversations(
+    db: Connection, where: str = "1", values: Sequence[Any] = (), source: str | None = None
 ) -> Iterator[SessionLine]:
-    """The rows in order, found one by one, so that a limit costs what it shows."""
+    """The rows of a list by last activity, found one by one, so that a limit costs what it shows."""
     # The unary pluses keep SQLite on the index of activity, where it would sort every session.
     tool = "" if source == "tool" else " AND +s.source <> 'tool'"
     rows = db.execute(
@@ -151,6 +157,21 @@ def _kind(db: Connection, session_id: str) -> str | None:
 
 def _is_shown(kind: str | None) -> bool:
     return kind in _SHOWN_KINDS
+
+
+def hidden_by(db: Connection, session_id: str) -> Hidden | None:
+    """Why a session that exists is no row of a list without filters; None where it is one.
+
+    What it is goes before what was done with it, as in the account.
+    """
+    kind, archived, its_source = db.execute(
+        "SELECT parent_kind, archived, source FROM sessions WHERE id = ?", (session_id,)
+    ).fetchone()
+    root = _kind(db, chain_root(db, session_id)) if kind == "continuation" else kind
+    if _is_shown(root) and tip(db, session_id) != session_id:
+        return "older_segments"
+    why = _reason(root, archived, its_source, None)
+    return None if why == "over_limit" else why
 
 
 # --- the account ----------------------------------------------------------------------------------

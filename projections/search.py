@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -27,6 +28,8 @@ RANKED = 5_000
 """Hits that relevance is computed for, the newest ones: bm25 costs the same for each hit."""
 SCANNED = 100_000
 """Messages that are read one by one where the index has no answer, the newest ones."""
+AT_A_TIME = 100
+"""Of ranked hits, so many are looked up at a time where only the best few conversations are asked for."""
 TIMED = 100_000
 """Hits that are put in order of time."""
 MARKS = (">>>", "<<<")
@@ -87,6 +90,7 @@ def search(
     sort: Sort = "relevance",
     hidden: bool = False,
     cron_last: bool = False,
+    counted: bool = True,
     marks: tuple[str, str] = MARKS,
     width: int = 160,
 ) -> SearchResult:
@@ -101,19 +105,18 @@ def search(
     Args:
         roles: only messages of these roles; none means all.
         cron_last: what cron jobs said comes after all else in order of time, too.
+        counted: False where nobody asks how many hits and conversations there are besides those that
+            are returned: by relevance, most of what matched is then not looked at, and not counted.
         marks, width: how the snippet is marked, and how long it is at most.
     """
     query, _ = scrub(query)
     asked = parse(query)
     notes: list[str] = []
-    found, shown_as = _find(db, query, asked, _Filter(roles, source, hidden), sort, notes)
+    wanted = _Filter(roles, source, hidden)
+    best = None if counted or sort != "relevance" else _best_few(db, asked, wanted, offset + limit, notes)
+    found, shown_as = best or _find(db, query, asked, wanted, sort, notes)
     conversations = Conversations(db, {each[2] for each in found})
-    if source is not None:
-        wanted = conversations.of_source(source)
-        found = [each for each in found if each[2] in wanted]
-    if not hidden:
-        unwanted = conversations.hidden(source)
-        found = [each for each in found if each[2] not in unwanted] if unwanted else found
+    found = _counting(found, conversations, source, hidden=hidden)
     late = conversations.of_cron() if source != "cron" and (cron_last or sort == "relevance") else set[str]()
     found = _ordered(found, sort, after=late)
     roots = conversations.roots()
@@ -143,6 +146,7 @@ class _Filter:
     def __init__(self, roles: Sequence[str], source: str | None, hidden: bool) -> None:
         self.roles = f"m.role IN ({','.join('?' * len(roles))})" if roles else "1"
         self.role_values = tuple(roles)
+        self.source, self.hidden = source, hidden
         chosen, values = "1", tuple[str, ...]()
         if source is not None:
             chosen, values = "source = ?", (source,)
@@ -217,27 +221,80 @@ def _ask(db: Connection, match: str, wanted: _Filter, sort: Sort, notes: list[st
         if len(found) > TIMED:
             notes.append(f"there are more hits; these are from the latest {TIMED:,} that came in")
         return found[:TIMED]
-    where, values, first = wanted.roles, wanted.role_values, 0
-    if _beyond(db, "FROM search WHERE search MATCH ?", (match,)) is not None:
-        # Too many to rank: where do the newest of those that count begin?
+    where, values = wanted.roles, wanted.role_values
+    if _more_than(db, match, RANKED):
         where, values = wanted.all, wanted.all_values
-        cut = _beyond(db, f"{_MATCHED} AND {where}", (match, *values))
-        if cut is not None:
-            first = cut
-            notes.append(f"ranked over the newest {RANKED:,} hits; older ones are not among these")
-    rows = db.execute(
-        f"SELECT bm25(search), {_REST} {_MATCHED} AND search.rowid >= ? AND {where}",
-        (match, first, *values),
-    )
-    return rows.fetchall()
-
-
-def _beyond(db: Connection, hits: str, values: tuple[Any, ...]) -> int | None:
-    """The id of the last of the newest `RANKED` hits, if there are more than that."""
-    rows = db.execute(
-        f"SELECT search.rowid {hits} ORDER BY search.rowid DESC LIMIT 2 OFFSET ?", (*values, RANKED - 1)
+    # From the end, which the index reads no further than it must; `rowid >= ?` would go through all.
+    ranked: list[_Row] = db.execute(
+        f"SELECT bm25(search), {_REST} {_MATCHED} AND {where} ORDER BY search.rowid DESC LIMIT ?",
+        (match, *values, RANKED + 1),
     ).fetchall()
-    return rows[0][0] if len(rows) == 2 else None
+    if len(ranked) > RANKED:
+        notes.append(f"ranked over the newest {RANKED:,} hits; older ones are not among these")
+    return ranked[:RANKED]
+
+
+def _more_than(db: Connection, match: str, count: int) -> bool:
+    """Whether the index has more hits than that."""
+    hits = "SELECT 1 FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
+    return db.execute(hits, (match, count)).fetchone() is not None
+
+
+def _best_few(
+    db: Connection, asked: Query, wanted: _Filter, conversations: int, notes: list[str]
+) -> tuple[list[_Row], _Marked] | None:
+    """The best hits, up to where they are of so many conversations; None where that is not soon found.
+
+    Where a common word has thousands of hits, most of the time goes into looking up whose they are. Here they
+    are looked up best first. What comes last (cron jobs, what was undone) is left to the whole search.
+    """
+    upto, stale = db.execute("SELECT indexed_upto, stale FROM search_state").fetchone()
+    if asked.match is None or stale is not None:
+        return None
+    if db.execute("SELECT 1 FROM messages WHERE id > ? LIMIT 1", (upto,)).fetchone() is not None:
+        return None
+    ranks = "SELECT bm25(search), -rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?"
+    try:
+        ranked = db.execute(ranks, (asked.match, RANKED + 1)).fetchall()
+    except Exception:  # noqa: BLE001  # the whole search says what broke the index
+        return None
+    if len(ranked) <= AT_A_TIME:
+        return None
+    more = len(ranked) > RANKED
+    del ranked[RANKED:]
+    heapq.heapify(ranked)  # few are taken from it
+    found: list[_Row] = []
+    held_by = set[str]()
+    while ranked:
+        these = [heapq.heappop(ranked) for _ in range(min(AT_A_TIME, len(ranked)))]
+        rows = _looked_up(db, these, wanted)
+        known = Conversations(db, {each[2] for each in rows})
+        late = known.of_cron() if wanted.source != "cron" else set[str]()
+        counting = _counting(rows, known, wanted.source, hidden=wanted.hidden)
+        found += counting
+        now = [each for each in counting if not each[3] and each[2] not in late]
+        roots = known.roots()
+        held_by.update(roots.get(each[2], each[2]) for each in now)
+        if len(held_by) >= conversations:
+            if more:
+                notes.append(f"ranked over the newest {RANKED:,} hits; older ones are not among these")
+            break
+    else:
+        if more:
+            return None
+    return found, _Marked(asked.literals, asked.beginnings, upto)
+
+
+def _looked_up(db: Connection, ranked: list[tuple[float, int]], wanted: _Filter) -> list[_Row]:
+    """Those of these hits that are of the roles asked for, in the same order."""
+    ids = msgspec.json.encode([-each[1] for each in ranked]).decode()
+    rows = db.execute(
+        f"SELECT {_REST} FROM json_each(?) hit CROSS JOIN messages m ON m.id = hit.value"
+        f" WHERE {wanted.roles}",
+        (ids, *wanted.role_values),
+    )
+    whose = {row[0]: row for row in rows}
+    return [(rank, *whose[message]) for rank, message in ranked if message in whose]
 
 
 def _scan(
@@ -274,6 +331,17 @@ def _scan(
 
 
 # --- order and conversations -----------------------------------------------------------------------
+
+
+def _counting(
+    found: list[_Row], conversations: Conversations, source: str | None, *, hidden: bool
+) -> list[_Row]:
+    """Those of a source that is asked for; those of delegates and tools only where they are."""
+    if source is not None:
+        wanted = conversations.of_source(source)
+        found = [each for each in found if each[2] in wanted]
+    unwanted = set[str]() if hidden else conversations.hidden(source)
+    return [each for each in found if each[2] not in unwanted] if unwanted else found
 
 
 def _ordered(found: list[_Row], sort: Sort, *, after: set[str]) -> list[_Row]:

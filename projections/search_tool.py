@@ -133,6 +133,7 @@ def _discover(
         roles=roles or ROLES,
         sort=by_time if by_time in ("newest", "oldest") else "relevance",  # type: ignore[arg-type] # mypy does not narrow by `in`
         cron_last=True,
+        counted=False,
         width=SNIPPET_CHARS,
     )
     notes = [each for each in found.notes if each]

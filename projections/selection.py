@@ -7,7 +7,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from ..domain.retention import SWEPT_REASON
+from ..domain.titles import composed
 from .base import Connection
+from .deletions import delegates_of
 from .tree import tip
 
 Match: TypeAlias = Literal["every", "last", "any"]
@@ -128,8 +131,10 @@ _COLUMNS = (
     "s.id, s.title, s.source, s.model, s.started_us, s.last_active_us, s.message_count, s.archived, s.pinned,"
     f" {_ENDED}"
 )
+# What a gateway's start ended for its silence ages from there on: no start hands it to a prune.
 _ACTIVE = (
-    "max(s.started_us, coalesce(s.last_active_us, 0), coalesce((SELECT m.timestamp * 1000000"
+    f"max(s.started_us, coalesce(s.last_active_us, 0), iif(s.end_reason = '{SWEPT_REASON}',"
+    " coalesce(s.ended_us, 0), 0), coalesce((SELECT m.timestamp * 1000000"
     " FROM messages m WHERE m.id = s.last_message_position), 0))"
 )
 _TOKENS = "coalesce(s.input_tokens, 0) + coalesce(s.output_tokens, 0)"
@@ -242,6 +247,12 @@ def named(db: Connection, ids: Iterable[str]) -> Selection:
     return Selection(list(units.values()), {})
 
 
+def alone(db: Connection, session_id: str) -> Selection:
+    """One session that is there, and the delegates that go with it: its continuations stay."""
+    along = tuple(delegates_of(db, session_id))
+    return Selection([Unit(_candidates(db, (session_id,), {}), along)], {})
+
+
 def _add(tests: list[str], values: list[Any], more: tuple[str, list[Any]]) -> None:
     tests.append(more[0])
     values += more[1]
@@ -249,13 +260,13 @@ def _add(tests: list[str], values: list[Any], more: tuple[str, list[Any]]) -> No
 
 def _holding(db: Connection, column: str, needle: str, *, whole: bool = False) -> tuple[str, list[Any]]:
     """The test that a column holds a text, in letters of either case; `whole`: and nothing else."""
-    sought = needle.casefold()
+    sought = composed(needle).casefold()
     if needle.isascii():
         test = f"lower({column}) = ?" if whole else f"instr(lower({column}), ?) > 0"
         return test, [sought]
     # SQLite's lower() knows ASCII only.
     known = (row[0] for row in db.execute(f"SELECT DISTINCT {column} FROM sessions s"))
-    texts = [(each, each.casefold()) for each in known if isinstance(each, str)]
+    texts = [(each, composed(each).casefold()) for each in known if isinstance(each, str)]
     fitting = [each for each, text in texts if (text == sought if whole else sought in text)]
     return f"{column} IN (SELECT value FROM json_each(?))", [_json(fitting)]
 

@@ -27,6 +27,9 @@ class SessionLine(msgspec.Struct, frozen=True):
     archived: bool
     parent_id: str | None
     end_reason: str | None
+    pinned: bool = False
+    workspace: str | None = None
+    """The root of the repository that it is about, else the folder."""
 
 
 class UnderWay(msgspec.Struct, frozen=True):
@@ -61,7 +64,6 @@ class SessionPage(msgspec.Struct, frozen=True):
     """Where the session's own key leads."""
     model: str | None
     display_name: str | None
-    workspace: str | None
     ended_us: int | None
     input_tokens: int
     output_tokens: int
@@ -95,14 +97,39 @@ class SourceCount(msgspec.Struct, frozen=True):
 
 _LINE = (
     "s.id, s.title, s.source, s.started_us, s.last_active_us, s.message_count, s.preview, s.archived,"
-    " s.parent_session_id, s.end_reason"
+    " s.parent_session_id, s.end_reason, s.pinned, coalesce(nullif(s.git_repo_root, ''), nullif(s.cwd, ''))"
 )
 
 
 def line(row: Any) -> SessionLine:
     """A row of `_LINE`'s columns."""
+    (
+        session_id,
+        title,
+        source,
+        started_us,
+        active_us,
+        count,
+        preview,
+        archived,
+        parent,
+        end,
+        pinned,
+        project,
+    ) = row
     return SessionLine(
-        row[0], row[1], row[2], row[3], row[4], row[5] or 0, row[6], bool(row[7]), row[8], row[9]
+        session_id,
+        title,
+        source,
+        started_us,
+        active_us,
+        count or 0,
+        preview,
+        bool(archived),
+        parent,
+        end,
+        bool(pinned),
+        project,
     )
 
 
@@ -127,12 +154,11 @@ def with_preview(db: Connection, row: SessionLine) -> SessionLine:
 def page(db: Connection, session_id: str) -> SessionPage:
     """A session that exists, by its id."""
     row = db.execute(
-        f"SELECT {_LINE}, s.session_key, s.model, s.display_name, coalesce(s.git_repo_root, s.cwd),"
-        " s.ended_us, s.input_tokens, s.output_tokens, coalesce(s.actual_cost_usd, s.estimated_cost_usd)"
-        " FROM sessions s WHERE s.id = ?",
+        f"SELECT {_LINE}, s.session_key, s.model, s.display_name, s.ended_us, s.input_tokens,"
+        " s.output_tokens, coalesce(s.actual_cost_usd, s.estimated_cost_usd) FROM sessions s WHERE s.id = ?",
         (session_id,),
     ).fetchone()
-    key, model, display_name, workspace, ended_us, tokens_in, tokens_out, cost_usd = row[10:]
+    key, model, display_name, ended_us, tokens_in, tokens_out, cost_usd = row[12:]
     leads_to = None
     if key is not None:
         led = db.execute("SELECT session_id FROM routes WHERE key = ?", (key,)).fetchone()
@@ -144,14 +170,13 @@ def page(db: Connection, session_id: str) -> SessionPage:
         ).fetchone()
         route = led[0] if led else None
     return SessionPage(
-        line=with_preview(db, line(row)),
+        line=with_preview(db, line(row[:12])),
         lineage=chain(db, session_id),
         key=key,
         route=route,
         leads_to=leads_to,
         model=model,
         display_name=display_name,
-        workspace=workspace,
         ended_us=ended_us,
         input_tokens=tokens_in or 0,
         output_tokens=tokens_out or 0,
@@ -234,12 +259,13 @@ def micros(timestamp: object) -> int | None:
 def counts(db: Connection) -> list[SourceCount]:
     """Every source with its sessions and messages, most sessions first.
 
-    All of them count: archived sessions, children, and messages that were compacted or rewound.
+    All of them count: archived sessions, children, and messages that were compacted or rewound. Lines of an
+    agent's log that nobody said (the hidden role `meta`) are no messages.
     """
     rows = db.execute(
         """
         WITH hidden(session_id, messages) AS MATERIALIZED (
-            SELECT session_id, count(*) FROM messages WHERE active = 0 GROUP BY session_id
+            SELECT session_id, count(*) FROM messages WHERE active = 0 AND role <> 'meta' GROUP BY session_id
         ), per_source(source, messages) AS (
             SELECT s.source, sum(h.messages) FROM hidden h JOIN sessions s ON s.id = h.session_id GROUP BY 1
         )
@@ -250,3 +276,8 @@ def counts(db: Connection) -> list[SourceCount]:
         """
     )
     return [SourceCount(*row) for row in rows]
+
+
+def archived_count(db: Connection) -> int:
+    """How many sessions are archived."""
+    return int(db.execute("SELECT count(*) FROM sessions WHERE archived = 1").fetchone()[0])

@@ -52,6 +52,7 @@ class Transcripts(Projection):
         "sessions_by_activity": (
             "sessions (coalesce(last_active_us, started_us) DESC, id, archived, source, parent_kind)"
         ),
+        "sessions_pinned": ("sessions (coalesce(last_active_us, started_us) DESC, id) WHERE pinned = 1"),
         "sessions_in_a_turn": "sessions (turn_gateway) WHERE running_turn IS NOT NULL",
         "sessions_to_resume": "sessions (resume_reason) WHERE resume_reason IS NOT NULL",
         "sessions_by_handoff": "sessions (handoff_state, started_us) WHERE handoff_state IS NOT NULL",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -20,9 +21,12 @@ SELECT s.id, s.source, s.started_us, s.created_position, s.session_key, s.lost_k
 FROM sessions s
 LEFT JOIN edges e ON e.child = s.id
 """
+_BY_PERSON = frozenset({"resume", "branch", "handoff"})
+_UNDOES = re.compile(r'"undoes #(\d{1,18})"')
 _ROUTES = """
 SELECT h.key, h.session_id, h.previous, h.cause, h.position, h.at_us, h.at_kind,
-       coalesce(r.entry_created_us, h.entry_created_us), coalesce(r.entry_updated_us, h.entry_updated_us)
+       coalesce(r.entry_created_us, h.entry_created_us), coalesce(r.entry_updated_us, h.entry_updated_us),
+       CASE WHEN h.cause IN ('undo', 'repair') THEN h.evidence ELSE '' END
 FROM route_history h LEFT JOIN routes r ON r.key = h.key AND r.position = h.position
 ORDER BY h.position
 """
@@ -235,9 +239,8 @@ def _session(row: Sequence[Any], last_message_us: int | None) -> SessionFacts:
 
 def _routes(db: Connection) -> dict[str, Sequence[RouteFacts]]:
     found: dict[str, list[RouteFacts]] = {}
-    for key, session_id, previous, cause, position, at_us, at_kind, created_us, updated_us in db.execute(
-        _ROUTES
-    ):
+    for row in db.execute(_ROUTES):
+        key, session_id, previous, cause, position, at_us, at_kind, created_us, updated_us, said = row
         found.setdefault(key, []).append(
             RouteFacts(
                 key=key,
@@ -250,9 +253,17 @@ def _routes(db: Connection) -> dict[str, Sequence[RouteFacts]]:
                 entry_created_us=created_us,
                 entry_updated_us=updated_us,
                 closed=session_id is None,
+                by_person=cause in _BY_PERSON or (cause == "repair" and '"a person ' in said),
+                undoes=_undone_by(said) if cause == "undo" else None,
             )
         )
     return dict(found)
+
+
+def _undone_by(evidence: str) -> int | None:
+    """The save that an undo says of itself to have taken back."""
+    found = _UNDOES.search(evidence)
+    return None if found is None else int(found[1])
 
 
 def _conflicts(db: Connection) -> list[ConflictFacts]:

@@ -123,7 +123,11 @@ def command_table() -> str:
             p.make_metavar(click.Context(each.command)) for p in params if isinstance(p, click.Argument)
         ]
         filtered = {p.name for p in params} >= FILTERS
-        own = [p for p in params if isinstance(p, click.Option) and not (filtered and p.name in FILTERS)]
+        own = [
+            p
+            for p in params
+            if isinstance(p, click.Option) and not p.hidden and not (filtered and p.name in FILTERS)
+        ]
         options = [f"`{max(p.opts, key=len)}`" for p in own] + ["filters"] * filtered
         line = " ".join((each.line, *arguments))
         rows.append(f"| `{line}` | {' '.join(options) or '–'} | {each.short_help} |")

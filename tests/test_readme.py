@@ -101,13 +101,14 @@ def test_the_help_that_is_shown_is_what_help_prints(
     monkeypatch.setenv("COLUMNS", "82")  # click leaves two of them free
     ran = run(*each.words, "--help")
 
-    assert " ".join(ran.stdout.split()) == " ".join(help_of(each).split())
+    assert "".join(ran.stdout.split()) == "".join(help_of(each).split())  # lines break at hyphens, too
 
 
 def test_the_commands_for_a_hermes_home_run_as_they_are_written(
-    run_process: RunProcess, hermes_home: Path
+    run_process: RunProcess, hermes_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of README that need no page of output; `import` and `why` among them, as processes."""
+    monkeypatch.chdir(tmp_path)  # one of them writes a page
     env = {"HERMES_HOME": str(hermes_home)}
     plain = [line for body in fences(_GENERATED.sub("", README), "sh") for line in body.splitlines()]
     plain = [line for line in plain if line.startswith("retold ")]
@@ -192,7 +193,8 @@ def test_options_that_commands_are_said_to_share_are_shared() -> None:
     assert having("--json") == every
     assert having("--home") == every - {"retold demo"}
     reads = {"sessions list", "sessions show", "sessions tree", "sessions stats", "sessions repair-routing"}
-    reads |= {"sessions export", "search", "why", "audit", "log"}
+    reads |= {"export hermes", "sessions export", "search", "why", "audit", "log"}
+    reads |= {"resume", "where", "insights"}
     assert having("--at") == {f"retold {each}" for each in reads}
 
 

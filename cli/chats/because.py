@@ -24,7 +24,7 @@ _SAID = {
     "branch": "somebody in the chat branched it off",
     "handoff": "it was handed over to this chat",
     "recovery": "the chat had lost its way, and a recovery chose this session",
-    "repair": "a repair gave it the chat's key",
+    "repair": "a repair led the chat here",
 }
 _CLOSED = {
     "idle": "the chat had been idle for too long; its next message begins a new session",
@@ -66,7 +66,15 @@ def _decision(answer: Answer, route: RouteFacts, names: Mapping[str, str], now_u
         return
     said = _SAID.get(route.cause, f"it was decided: {route.cause}")
     moved = ""
-    if route.previous_id is not None and route.cause in ("recovery", "resume", "branch", "handoff", "repair"):
+    if route.previous_id == route.session_id:
+        said = "a person said that the chat goes on here"
+    elif route.previous_id is not None and route.cause in (
+        "recovery",
+        "resume",
+        "branch",
+        "handoff",
+        "repair",
+    ):
         moved = f"; until then it led to {names.get(route.previous_id, route.previous_id)}"
     yield f"{said} {where}{moved}."
     event = answer.told.routes.get(route.position)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...domain import events as e
 from ...domain.audit import Finding
-from ...domain.ends import SUPERSEDED, SWITCH, is_hard
+from ...domain.ends import COMPRESSION, SUPERSEDED, SWITCH, is_hard
 from ...domain.events import Recorded, session_stream
 from ...domain.facts import RouteFacts, SessionFacts, World
 from ...infrastructure.reading import View
 from ...infrastructure.streams import route_stream
 from ...projections.world import message_at
 from ..paragraphs import clock, same_day
+from .identities import changed, netted
 
 _SECOND_US = 1_000_000
 _QUARTER_US = 15 * 60 * _SECOND_US
@@ -52,6 +54,7 @@ _ENDS = {
     "daily": "is closed by the daily reset",
     SWITCH: "is left by a /resume or a handoff",
     SUPERSEDED: "is put aside by a repair",
+    COMPRESSION: "is compressed",
 }
 
 _RESETS = {
@@ -110,7 +113,8 @@ def tell(
     """The moments of these sessions and of the key, oldest first."""
     by_session = {each.id: _events(view, session_stream(each.id)) for each in sessions}
     decisions = [] if key is None else _events(view, route_stream(view.log.identity, key))
-    told = _Teller(world, key, by_session, decisions)
+    undoes = _undoes(view, [event for events in (*by_session.values(), decisions) for event in events])
+    told = _Teller(world, key, by_session, decisions, undoes)
     moments = [moment for session in sessions for moment in told.of_session(session)]
     moments += told.of_key()
     moments += [moment for each in findings for moment in _second_history(view, each)]
@@ -136,6 +140,25 @@ def _events(view: View, stream: str) -> list[Recorded]:
     ]
 
 
+def _undoes(view: View, events: Sequence[Recorded]) -> dict[int, Undone]:
+    """Of each event that an undo wrote, by position: what it took back, and when."""
+    causes: dict[int, Recorded | None] = {}
+    latest: dict[int, int] = {}
+    found = {}
+    for event in events:
+        latest[event.save] = max(latest.get(event.save, 0), event.at_us)
+        if event.caused_by is not None and event.source_ref is None and event.caused_by not in causes:
+            told = view.log.read(event.caused_by - 1, limit=1, upto=event.caused_by)
+            causes[event.caused_by] = next(iter(told), None)
+    for event in events:
+        undone = None if event.source_ref is not None else causes.get(event.caused_by or 0)
+        if undone is not None and undone.source_ref is None:  # else a conflict with a source was settled
+            at_us = latest[event.save]
+            known = at_us if at_us > undone.at_us else max(undone.at_us, event.recorded_at_us)
+            found[event.position] = Undone(undone.position, known)
+    return found
+
+
 def _second_history(view: View, finding: Finding) -> Iterator[Moment]:
     """Where the old session had ended, and where it was written to again after the jump."""
     facts = finding.facts
@@ -157,6 +180,13 @@ def _marked(session_id: str) -> str:
     return f"{_MARK}{session_id}{_MARK}"
 
 
+class Undone(NamedTuple):
+    """Which save was taken back, and when: the reverse itself may tell of a time before that."""
+
+    position: int
+    at_us: int
+
+
 class _Teller:
     def __init__(
         self,
@@ -164,9 +194,11 @@ class _Teller:
         key: str | None,
         by_session: Mapping[str, Sequence[Recorded]],
         decisions: Sequence[Recorded],
+        undoes: Mapping[int, Undone],
     ) -> None:
         self.world = world
         self.by_session = by_session
+        self.undoes = undoes
         self.decisions = decisions
         self.continuations = {
             event.payload.continuation
@@ -186,11 +218,7 @@ class _Teller:
     def of_session(self, session: SessionFacts) -> Iterator[Moment]:
         """How a session began, went on and ended."""
         name, events = _marked(session.id), self.by_session[session.id]
-        moments = [
-            Moment(position=event.position, at_us=event.at_us, text=text, session_id=session.id)
-            for event in events[1:]
-            if (text := self._text(event, name)) is not None
-        ]
+        moments = list(self._changes(session.id, name, events[1:]))
         compressed = any(isinstance(event.payload, e.SessionCompressed) for event in events)
         began = Moment(
             position=session.created_position,
@@ -209,6 +237,16 @@ class _Teller:
         else:
             yield from (began, last)
         yield from moments
+
+    def _changes(self, session_id: str, name: str, events: Sequence[Recorded]) -> Iterator[Moment]:
+        """What changed; an undo is told when it was done, also where it tells of a time before that."""
+        for event in netted(events, self.undoes):
+            text, undone = self._text(event, name), self.undoes.get(event.position)
+            if text is None:
+                continue
+            at_us = event.at_us if undone is None else undone.at_us
+            text += "" if undone is None else f" (undo of #{undone.position})"
+            yield Moment(position=event.position, at_us=at_us, text=text, session_id=session_id)
 
     def _at_once(self, session: SessionFacts, last: Moment, moments: Iterable[Moment]) -> bool:
         """Whether the beginning and the last message fit one line: one day, and nothing in between."""
@@ -242,18 +280,20 @@ class _Teller:
             case e.SessionReset(rule=rule) as reset:
                 put_off = ", put off until a turn was over" if reset.deferred else ""
                 return f"{name} is closed by {_RESETS.get(rule, 'a reset')}{put_off}"
-            case e.SessionEnded(reason=reason):
+            case e.SessionEnded(reason=reason, hard=hard):
                 how = _ENDS.get(reason or "")
                 if how is None:
                     how = f"ends ({reason})" if reason else "ends"
-                    how += " for good" if is_hard(reason) else "; it may go on"
+                    how += " for good" if hard or is_hard(reason) else "; it may go on"
                 return f"{name} {how}"
             case e.SessionReopened():
                 return f"{name} is opened again"
-            case e.IdentityLost(was=was):
-                return f"{name} loses its {_columns(was)}"
-            case e.IdentityRestored(now=now):
-                return f"{name} gets its {_columns(now)}"
+            case e.IdentityLost() | e.IdentityRestored():
+                return f"{name} {changed(event.payload, _marked)}"
+            case e.SessionDeleted():
+                return f"{name} is deleted"
+            case e.SessionUndeleted():
+                return f"{name} is brought back"
             case e.SourceRowGone(kind="session"):
                 return f"{name} is gone from the store it was imported from"
             case _:
@@ -268,12 +308,15 @@ class _Teller:
                     if (event.save, session_id) in self.created_in and cause in (*_BEGINS, "compression"):
                         continue
                     text = _MOVES.get(cause, "the chat leads to {0}").format(_marked(session_id))
-                    if previous is not None and cause not in _BEGINS:
+                    if previous == session_id:
+                        text = f"a person says that the chat goes on in {_marked(session_id)}"
+                    elif previous is not None and cause not in _BEGINS:
                         text += f", away from {_marked(previous)}"
                 case e.RouteClosed(cause=cause):
                     begins = cause in _BEGINS or cause == "delete"
                     text = "the chat leads nowhere from here on"
                     text += "; its next message begins a new session" if begins else ""
+                    text = "an undo lets the chat lead nowhere, as before" if cause == "undo" else text
                 case e.SourceRowGone():
                     text = "the entry is gone from the store it was imported from"
                 case _:
@@ -288,11 +331,6 @@ def _without(session: SessionFacts, world: World) -> str:
     facts = (("key", session.key), ("chat", session.chat_id), ("user", session.user_id))
     missing = [word for word, value in facts if value is None]
     return f"; no {' or '.join([', '.join(missing[:-1]), missing[-1]] if missing[1:] else missing)}"
-
-
-def _columns(changed: Mapping[str, object]) -> str:
-    words = {"session_key": "key", "chat_id": "chat", "user_id": "user", "thread_id": "thread"}
-    return " and ".join(words[name] for name in words if name in changed) or "routing identity"
 
 
 def _entry_dates(route: RouteFacts | None, sessions: Sequence[SessionFacts]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import msgspec
 from ...domain import turns
 from ...domain.arguments import checked
 from ...domain.ends import SWITCH
-from ...domain.errors import NoSuchSession, ProjectionDamaged, SessionExists
+from ...domain.errors import BadIdentifier, NoSuchSession, ProjectionDamaged, SessionExists
 from ...domain.events import (
     Event,
     Payload,
@@ -27,6 +27,7 @@ from ...domain.events import (
 from ...domain.ids import refuse_unsafe_peer, refuse_unsafe_session
 from ...domain.route import Route
 from ...domain.session import Session
+from ...domain.text import is_blank
 from ...projections.base import Connection
 from ..decisions import Decisions, Saved, event
 
@@ -71,10 +72,12 @@ class Commands(Decisions):
         """Where a key leads that a caller gives; one that was never heard of is made sure to be a key.
 
         Raises:
-            BadIdentifier: it is a path, or holds control characters.
+            BadIdentifier: it is blank, a path, or holds control characters.
         """
         led = self.route(key)
         if led.version == 0:
+            if is_blank(led.key):
+                raise BadIdentifier("a blank key is no chat's", hint="give the chat's key")
             refuse_unsafe_peer("a key:", led.key)
         return led
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ...domain import turns
 from ...domain.context import copied
 from ...domain.errors import NoSuchMessage
 from ...domain.events import Event, Payload, TitledBy, TurnQueued, session_stream
 from ...domain.session import Session
 from ...domain.titles import clean_title
-from ...projections.context import lines
+from ...projections.context import appended, lines
 from ..decisions import Saved, event
+from ..history import past_at
 from ..log import Condition
+from ..when import Point
 from .base import following, new_session_id, usable
 from .told import ToldCommands
 
@@ -26,6 +30,8 @@ class BranchCommands(ToldCommands):
         *,
         title: str | None = None,
         upto: int | None = None,
+        as_of: int | None = None,
+        as_of_us: int | None = None,
         lead: bool = True,
         branch_id: str | None = None,
         at_us: int | None = None,
@@ -38,14 +44,18 @@ class BranchCommands(ToldCommands):
         Args:
             title: by default the next of the first session's line, or `branch`.
             upto: the last message, by id, that goes along; all by default.
+            as_of, as_of_us: a position, or a time: what was in the context then goes along, as it was said
+                then, whatever was undone, compressed or edited since.
             lead: whether the chat's key leads to the branch from now on, and what waits goes there, as it
                 does from a terminal.
 
         Raises:
             NoSuchSession, SessionExists, TitleTaken, BadTitle.
-            NoSuchMessage: no message of the context is `upto` or before it.
+            NoSuchMessage: no message of the context is `upto` or before it; or there was none then.
+            BadUsage: the log has not reached `as_of`.
         """
         wanted = None if title is None else clean_title(title)
+        then = Point(as_of, as_of_us) if as_of is not None or as_of_us is not None else None
 
         def decision() -> Saved:
             read_at = self.head().position
@@ -59,7 +69,7 @@ class BranchCommands(ToldCommands):
             by: TitledBy = "lineage" if wanted is None else "person"
             events += self.titling(Session(id=made, version=1, source=state.source), name, at, by=by)
             version = sum(each.originator_id == stream for each in events)
-            going = self._context(state, upto)
+            going = self._context(state, upto) if then is None else self._past(state, then, upto)
             left, waiting = self._left(state, at) if lead else ([], [])
             going += [(each, at) for each in waiting]
             for n, (payload, said_us) in enumerate(going, 1):
@@ -84,6 +94,19 @@ class BranchCommands(ToldCommands):
             )
         said = self.said(db, [each.id for each in live])
         return [(copied(said[each.id][0], each), said[each.id][1]) for each in live]
+
+    def _past(self, state: Session, then: Point, upto: int | None) -> list[tuple[Payload, int]]:
+        """What was in a session's context at a point, as it was said then."""
+        past = past_at(self.event_log, self.home, then)
+        with contextlib.closing(past.db):
+            live = [each for each in lines(past.db, state.id) if each.visibility == "live"]
+            live = [each for each in live if upto is None or each.id <= upto]
+            said = appended(past.db, [each.id for each in live])
+        if not said:
+            raise NoSuchMessage(
+                f"session {state.id} had no message in its context then", hint="nothing was written"
+            )
+        return [(copied(said[each.id][0], each), said[each.id][1]) for each in live if each.id in said]
 
     def _left(self, state: Session, at_us: int) -> tuple[list[Event], list[TurnQueued]]:
         """What waits where the chat was, if that is not the session that it branches off."""

@@ -14,7 +14,7 @@ from ...domain import events as e
 from ...domain.errors import BadUsage, NoSuchMessage, NoSuchSession, RetoldError, RuleBroken
 from ...domain.events import session_stream
 from ...domain.masking import LEAST_CHARACTERS
-from ...domain.text import scrub
+from ...domain.text import in_one_line, scrub
 from ...projections.context import copies
 from ...projections.deletions import NEVER, due, next_due
 from ..decisions import Saved, as_conflict, event
@@ -90,7 +90,7 @@ class ErasureCommands(Commands):
             by_stream: defaultdict[str, list[e.Recorded]] = defaultdict(list)
             for each in events:
                 by_stream[each.stream].append(each)
-            at, why = self.at(), scrub(reason)[0]
+            at, why = self.at(), in_one_line(reason)
             records = [
                 event(stream, self.event_log.stream_version(stream) + 1, erased(told, why), at)
                 for stream, told in by_stream.items()
@@ -114,7 +114,8 @@ class ErasureCommands(Commands):
     ) -> Forgotten:
         """Forget what one message says, with its edits and copies; its place stays, and says `[forgotten]`.
 
-        Calls of tools keep their ids and names, so that their results still belong to them.
+        Calls of tools keep their ids and names, so that their results still belong to them. Where it is
+        forgotten already, nothing is written and `events` is 0.
 
         Args:
             message: its id (a position), or the id that its platform gave it.
@@ -128,7 +129,8 @@ class ErasureCommands(Commands):
             position = self._position(session_id, message)
             read_at = self.head().position
             told = self._wherever_said([position])
-            found = [Found(each, emptied(each.payload)) for each in told]
+            emptying = (Found(each, emptied(each.payload)) for each in told)
+            found = [each for each in emptying if each.masked != each.event.payload]
             streams = dict.fromkeys([session_stream(session_id), *(each.stream for each in told)])
             return self._forget(found, reason, at_us, Condition(read_at, tuple(streams)))
 
@@ -157,7 +159,9 @@ class ErasureCommands(Commands):
             upto = self.head().position
             found = find(self.event_log, secret, after=after, upto=upto)
             if found:
-                step = self.decide(lambda told=found: self._forget(told, reason, at_us, None))  # type: ignore[misc]
+                step = self.decide(lambda told=found: self._forget_unchanged(told, reason, at_us))  # type: ignore[misc]
+                if step is None:
+                    continue
                 done = Forgotten(
                     done.session_id or step.session_id,
                     (*done.positions, *step.positions),
@@ -193,14 +197,26 @@ class ErasureCommands(Commands):
             )
         return int(position)
 
+    def _forget_unchanged(self, found: Sequence[Found], reason: str, at_us: int | None) -> Forgotten | None:
+        """Put masks in the place of payloads; None where one of them is no longer what was found.
+
+        Another process forgets, too: a mask made from what stood there before would bring its text back.
+        """
+        read_at = self.head().position
+        for each in found:
+            now = self.event_log.read(each.event.position - 1, limit=1, upto=each.event.position)
+            if not now or now[0].payload != each.event.payload:
+                return None
+        streams = tuple(dict.fromkeys(each.event.stream for each in found))
+        return self._forget(found, reason, at_us, Condition(read_at, streams))
+
     def _forget(
-        self, found: Sequence[Found], reason: str, at_us: int | None, condition: Condition | None
+        self, found: Sequence[Found], reason: str, at_us: int | None, condition: Condition
     ) -> Forgotten:
         """Put masks in the place of payloads, on record in every stream that held them."""
         if not found:
             return Forgotten("", ())
         at = self.at(at_us)
-        read_at = self.head().position
         edits = self._edits(found)
         by_stream: defaultdict[str, list[Found]] = defaultdict(list)
         for each in found:
@@ -210,7 +226,7 @@ class ErasureCommands(Commands):
         for stream, told in by_stream.items():
             record = e.PayloadsErased(
                 [each.event.position for each in told if each.masked is None],
-                scrub(reason)[0],
+                in_one_line(reason),
                 [each.event.source_ref for each in told],
                 [e.ErasedMark(None, None, None) for each in told if each.masked is None],
                 masked={
@@ -231,7 +247,7 @@ class ErasureCommands(Commands):
                 *drafts,
                 masked=masked,
                 titles=[each for each in by_stream if each.startswith(TITLE)],
-                condition=condition or Condition(read_at, tuple(by_stream)),
+                condition=condition,
             )
         sessions = tuple(each.removeprefix("session:") for each in by_stream if each.startswith("session:"))
         return Forgotten(sessions[0] if sessions else "", tuple(saved), (), len(found), sessions)
@@ -297,7 +313,7 @@ class ErasureCommands(Commands):
         emptied = [*what.events, *what.titles]
         masked = {each.position: in_place_of(rest) for each, rest in what.quoting}
         record = msgspec.structs.replace(
-            gone(session_id, emptied, prompts=what.prompts, reason=scrub(reason)[0]),
+            gone(session_id, emptied, prompts=what.prompts, reason=in_one_line(reason)),
             masked={position: each.payload_hash for position, each in masked.items()},
         )
         stream = session_stream(session_id)

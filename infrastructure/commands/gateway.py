@@ -8,15 +8,13 @@ is to wait for running turns, `stop_gateway`. A start goes through what a crash 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
 from ...domain import events as e
 from ...domain import gateway, restarts, turns
-from ...domain.errors import BadUsage, NoRoom
+from ...domain.errors import BadUsage
 from ...domain.events import Event, Payload
 from ...domain.gateway import DRAIN, MAIN, Drain, Gateway
 from ...domain.marks import Marks
@@ -26,13 +24,13 @@ from ...domain.session import evolve as follow
 from ...domain.text import is_blank, scrub
 from ...projections import gateway as told
 from ...projections.base import Connection
+from ..clean_stop import leave, marker_of, remove
 from ..decisions import Saved, event
 from ..log import Condition
 from ..streams import inbox_stream
 from .maintenance import MaintenanceCommands
 from .turns import TurnCommands
 
-MARKER = ".clean_shutdown"
 _SETTLED = (
     e.SessionRerouted.topic,
     e.RouteClosed.topic,
@@ -195,11 +193,11 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
             return Stopped("", self.save_events(events), sound, tuple(running))
 
         stopped = self.decide(decision)
-        marker = _marker(self.home, name)
+        marker = marker_of(self.home, name)
         if stopped.clean:
-            _leave_marker(marker)
+            leave(marker)
         else:
-            _remove_marker(marker)
+            remove(marker)
         return stopped
 
     def stop_session(self, session_id: str, *, at_us: int | None = None) -> Saved:
@@ -299,7 +297,7 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
         cut_off: list[str] = []
         stopped: list[str] = []
         for other in map(self.gateway, told.started_besides(db, name)):
-            if other.running and not told.fell_silent(db, other.name, at_us):
+            if other.running and not self._fell_silent(db, other.name, at_us):
                 living.append(other)
             elif not other.running and other.left_clean:
                 stopped.append(other.name)
@@ -312,17 +310,31 @@ class GatewayCommands(TurnCommands, MaintenanceCommands):
             {session_id: each.offered_us for each in living for session_id in each.offered},
         )
 
+    def _fell_silent(self, db: Connection, name: str, at_us: int) -> bool:
+        """Whether a gateway let the lease of a turn lapse, and gave no sign of life since."""
+        lapsed_us = told.silent_since(db, name, at_us)
+        if lapsed_us is None:
+            return False
+        after = told.run_began(db, name)
+        while begun := self.event_log.read(after, topics=[e.TurnStarted.topic]):
+            if any(
+                getattr(each.payload, "gateway", None) == name and each.at_us > lapsed_us for each in begun
+            ):
+                return False
+            after = begun[-1].position
+        return True
+
     @contextlib.contextmanager
     def _marker_taken(self, name: str) -> Iterator[bool]:
         """Whether the last stop was clean. The marker is gone first: a start that dies was none."""
-        marker = _marker(self.home, name)
-        if not _remove_marker(marker):
+        marker = marker_of(self.home, name)
+        if not remove(marker):
             yield False
             return
         try:
             yield True
         except BaseException:
-            _leave_marker(marker)
+            leave(marker)
             raise
 
 
@@ -382,29 +394,3 @@ def _own_drain_lifted(runs: Gateway) -> list[Payload]:
     if runs.drain is None or runs.drain.owner != runs.name:
         return []
     return [e.SettingChanged(DRAIN, None)]
-
-
-def _marker(home: Path, name: str) -> Path:
-    """Hermes' name for the file; a second gateway of a home has its own."""
-    return home / (MARKER if name == MAIN else f"{MARKER}.{name}")
-
-
-def _remove_marker(path: Path) -> bool:
-    """Take the marker away; False where there was none."""
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise NoRoom(f"{path} cannot be removed: {error.strerror}", hint="check the folder") from error
-    return True
-
-
-def _leave_marker(path: Path) -> None:
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    except OSError as error:
-        raise NoRoom(
-            f"the stop is on record, but {path} cannot be written: {error.strerror}",
-            hint="the next start will take it for an unclean one",
-        ) from error

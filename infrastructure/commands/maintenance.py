@@ -22,7 +22,7 @@ from ..maintenance import optimise_index, vacuum
 from .removal import RemovalCommands
 
 STREAM = f"gateway:{MAIN}"
-RAN, VACUUMED = "maintenance", "vacuum"
+RAN, TIDIED, VACUUMED = "maintenance", "tidy", "vacuum"
 HOUR_US = 3_600_000_000
 
 
@@ -54,32 +54,40 @@ class Maintained(msgspec.Struct, frozen=True):
 class MaintenanceCommands(RemovalCommands):
     """Upkeep."""
 
-    def maintain_if_due(self, *, at_us: int | None = None) -> Maintained:
-        """What a start of a gateway or a CLI runs: at most once in `sessions.min_interval_hours`.
+    def maintain_if_due(self, *, reap: bool = True, at_us: int | None = None) -> Maintained:
+        """What a start of a gateway or a command runs: at most once in `sessions.min_interval_hours`.
 
         It never raises: what went wrong is in `left`, and no start fails for it.
+
+        Args:
+            reap: as in `maintain`. A run without it does not put off one with it.
         """
         try:
             at = self.at(at_us)
-            if not is_due(self.last_ran(RAN), at, self.config.sessions.min_interval_hours * HOUR_US):
+            interval_us = self.config.sessions.min_interval_hours * HOUR_US
+            if not all(is_due(self.last_ran(each), at, interval_us) for each in (RAN, TIDIED)[: 2 - reap]):
                 return Maintained(skipped=True)
-            return self.maintain(prune=self.config.sessions.auto_prune, at_us=at_us)
+            return self.maintain(prune=self.config.sessions.auto_prune, reap=reap, at_us=at_us)
         except RetoldError as error:
             return Maintained(left={"maintenance": error.message})
 
-    def maintain(self, *, prune: bool | None = None, at_us: int | None = None) -> Maintained:
+    def maintain(
+        self, *, prune: bool | None = None, reap: bool = True, at_us: int | None = None
+    ) -> Maintained:
         """Erase what is due, end what a crash left open, prune, and tidy the projections' file.
 
         Args:
             prune: also delete conversations that nobody has used for `sessions.retention_days`; by
                 default as `sessions.auto_prune` says.
+            reap: end what a crash left open, and delete what a terminal left empty. A command that is
+                about something else leaves that to a gateway's start: it changes what it names only.
         """
         at = self.at(at_us)
         settings = self.config.sessions
         left: dict[str, str] = {}
         pruned: tuple[str, ...] = ()
-        ended = self.end_left_open(at_us=at_us)
-        emptied = self._delete_ghosts(at)
+        ended = self.end_left_open(at_us=at_us) if reap else ()
+        emptied = self._delete_ghosts(at) if reap else ()
         if settings.auto_prune if prune is None else prune:
             pruned, kept = self.prune(retention_days=settings.retention_days, at_us=at_us)
             left |= kept
@@ -93,7 +101,7 @@ class MaintenanceCommands(RemovalCommands):
         optimised = optimise_index(self.projector)
         freed = self._vacuum(at, bool(pruned or due.sessions))
         position = self._put_on_record(
-            RAN,
+            RAN if reap else TIDIED,
             {
                 "pruned": len(pruned),
                 "ended": len(ended),
@@ -121,6 +129,7 @@ class MaintenanceCommands(RemovalCommands):
         at = self.at(at_us)
         cut_us = int(at - retention_days * DAY_US)
         reason = f"pruned: no activity for {retention_days:g} days"
+        as_of = self.head().position
         self.projector.catch_up()
         pruned: list[str] = []
         left: dict[str, str] = {}
@@ -128,9 +137,9 @@ class MaintenanceCommands(RemovalCommands):
             first = conversation[0].session_id
             why = why_kept(conversation, cut_us, include_pinned=include_pinned)
             if why is None:
+                segments = [each.session_id for each in conversation]
                 try:
-                    for each in reversed(conversation):
-                        self.delete_session(each.session_id, reason, at_us=at_us)
+                    self.delete_conversation(segments, reason, as_of=as_of, at_us=at_us)
                     pruned.append(first)
                 except RetoldError as error:
                     left[first] = error.message

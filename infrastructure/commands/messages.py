@@ -1,4 +1,7 @@
-"""Messages: appended once, in order, whoever delivers them how often; edited, and enriched later."""
+"""Messages: appended once, in order, whoever delivers them how often; edited, and enriched later.
+
+Over 400 lines because whether a message was said before is decided in one place, for all ways to say it.
+"""
 
 from __future__ import annotations
 

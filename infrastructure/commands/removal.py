@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from ...domain import events as e
 from ...domain import removal, turns
-from ...domain.errors import NoSuchSession, TitleTaken
+from ...domain.errors import BadUsage, ChangedMeanwhile, NoSuchSession, TitleTaken
 from ...domain.events import Event, session_stream
 from ...domain.removal import DAY_US
 from ...domain.requeuing import again, given_up
@@ -32,6 +35,8 @@ class Deleted(Saved, frozen=True):
         erased: whether it is gone for good already.
         pending: files that hold the text until their readers leave.
         cleared: turns that waited in one of them, and will not run.
+        named: those that have to be named to come back, in the order in which they can; the others come
+            along.
     """
 
     sessions: tuple[str, ...] = ()
@@ -41,6 +46,7 @@ class Deleted(Saved, frozen=True):
     erased: bool = False
     pending: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
 
 class Undeleted(Saved, frozen=True):
@@ -57,6 +63,13 @@ class Undeleted(Saved, frozen=True):
     keys: tuple[str, ...] = ()
     moved_on: tuple[str, ...] = ()
     unclaimed: tuple[str, ...] = ()
+
+
+class Seen(NamedTuple):
+    """What somebody saw before saying that it may go: as of which position, and what would go along."""
+
+    as_of: int
+    along: Sequence[str] | None
 
 
 class RemovalCommands(ErasureCommands):
@@ -77,7 +90,35 @@ class RemovalCommands(ErasureCommands):
             NoSuchSession: there is none. DeletedSession: it is deleted already (unless `now`).
             TurnRunning: a turn of one of them is under way. VersionConflict, …
         """
-        return self._delete(session_id, reason, now=now, at_us=at_us)
+        return self._delete((session_id,), reason, now=now, at_us=at_us)
+
+    def delete_conversation(
+        self,
+        session_ids: Sequence[str],
+        reason: str = "deleted",
+        *,
+        as_of: int,
+        along: Sequence[str] | None = None,
+        now: bool = False,
+        at_us: int | None = None,
+    ) -> Deleted:
+        """Delete sessions as somebody saw them, with their delegates, in one save: all of them or none.
+
+        Args:
+            session_ids: the segments of a conversation, the first one first.
+            as_of: the position of the log that they were looked at as of.
+            along: what was seen to go with them; None for whatever does.
+
+        Raises:
+            ChangedMeanwhile: one of them, or what goes along, is not as it was then; nothing was deleted.
+            BadUsage: no session, or a position that the log has not reached.
+            TurnRunning, VersionConflict, …
+        """
+        if not session_ids:
+            raise BadUsage("no session is named", hint="give the segments of a conversation")
+        if not 0 <= as_of <= self.head().position:
+            raise BadUsage(f"as_of may be from 0 to the log's head, not {as_of}", hint="nothing was written")
+        return self._delete(tuple(session_ids), reason, now=now, seen=Seen(as_of, along), at_us=at_us)
 
     def delete_if_empty(
         self, session_id: str, reason: str = "empty", *, at_us: int | None = None
@@ -90,12 +131,20 @@ class RemovalCommands(ErasureCommands):
         Raises:
             NoSuchSession, TurnRunning, VersionConflict, …
         """
-        done = self._delete(session_id, reason, if_empty=True, at_us=at_us)
+        done = self._delete((session_id,), reason, if_empty=True, at_us=at_us)
         return done if done.positions else None
 
     def _delete(
-        self, session_id: str, reason: str, *, now: bool = False, if_empty: bool = False, at_us: int | None
+        self,
+        session_ids: tuple[str, ...],
+        reason: str,
+        *,
+        now: bool = False,
+        if_empty: bool = False,
+        seen: Seen | None = None,
+        at_us: int | None,
     ) -> Deleted:
+        first = session_ids[0]
         kept_us = 0 if now else int(self.config.sessions.erase_after * DAY_US)
         # Whatever time a caller gives, there is that long to take it back.
         until_us = max(self.at(at_us), self.clock()) + kept_us
@@ -103,12 +152,15 @@ class RemovalCommands(ErasureCommands):
         def decision() -> Deleted:
             read_at = self.head().position
             self.projector.catch_up()
-            state = self.session(session_id, deleted=now)
-            if state.deleted:
-                return self._said_before(session_id)
-            if if_empty and not self._is_empty(state):
-                return Deleted(session_id, ())
-            gone = {session_id: None, **delegates_of(self.state.reader(), session_id)}
+            if seen is None:
+                state = self.session(first, deleted=now)
+                if state.deleted:
+                    return self._said_before(first)
+                if if_empty and not self._is_empty(state):
+                    return Deleted(first, ())
+            gone = self._going(session_ids, () if seen is None else seen.along or ())
+            if seen is not None:
+                self._refuse_changed(session_ids, gone, seen)
             events: list[Event] = []
             keys: list[str] = []
             messages = 0
@@ -119,7 +171,17 @@ class RemovalCommands(ErasureCommands):
             saved = self.save_events(events, condition=condition)
             waited = [each.payload for each in events if isinstance(each.payload, e.QueueCleared)]
             cleared = tuple(turn for each in waited for turn in each.turns)
-            return Deleted(session_id, saved, tuple(gone), until_us, messages, tuple(keys), cleared=cleared)
+            named = tuple(reversed([each for each, parent in gone.items() if parent is None]))
+            return Deleted(
+                first,
+                saved,
+                tuple(gone),
+                until_us,
+                messages,
+                tuple(keys),
+                cleared=cleared,
+                named=named,
+            )
 
         done = self.decide(decision)
         self._due_us = None
@@ -129,6 +191,25 @@ class RemovalCommands(ErasureCommands):
         return msgspec.structs.replace(
             done, positions=(*done.positions, *erased.positions), erased=True, pending=erased.pending
         )
+
+    def _going(self, session_ids: Sequence[str], along: Sequence[str]) -> dict[str, str | None]:
+        """All that goes, the last segment first, a delegate with whose it is."""
+        gone: dict[str, str | None] = {}
+        for each in (*reversed(session_ids), *along):
+            if each not in gone:
+                gone[each] = None
+                delegates = delegates_of(self.state.reader(), each)
+                gone |= {name: parent for name, parent in delegates.items() if name not in gone}
+        return gone
+
+    def _refuse_changed(self, session_ids: Sequence[str], gone: Iterable[str], seen: Seen) -> None:
+        """Raise ChangedMeanwhile for what is not as it was seen."""
+        for each in gone:
+            if self.event_log.read(seen.as_of, limit=1, stream=session_stream(each)):
+                raise ChangedMeanwhile(each)
+        known = None if seen.along is None else {*session_ids, *seen.along}
+        if known is not None and known != set(gone):
+            raise ChangedMeanwhile(session_ids[0])
 
     def _go(
         self,

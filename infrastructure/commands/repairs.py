@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...domain import events as e
 from ...domain import turns
 from ...domain.adoption import Evidence, Sides, because, put_aside, restored, retired, verify
+from ...domain.chats import Chats
 from ...domain.ends import SUPERSEDED
 from ...domain.errors import BadUsage, NoSuchSession, OrphanChanged, RepairRefused, TwoHistories
 from ...domain.events import Event, Payload, RouteCandidate, session_stream
@@ -35,6 +36,7 @@ class Adopted(Saved, frozen=True):
         donor: whose key it took; it ended as superseded_by_repair, unless it was chosen to go on.
         leads_to: where the key leads now; None where nowhere, since the session had ended for good.
         left: where it led before.
+        ended: the end for good of the session, for which its chat does not go on in it; else None.
         evidence: all that spoke for it.
     """
 
@@ -42,6 +44,7 @@ class Adopted(Saved, frozen=True):
     donor: str = ""
     leads_to: str | None = None
     left: str | None = None
+    ended: str | None = None
     evidence: tuple[str, ...] = ()
 
 
@@ -142,11 +145,13 @@ class RepairCommands(Commands):
             led = self.route(its)
             if orphan.key == its:
                 self._refuse_otherwise(orphan, giver, led, choose)
-                return Adopted(orphan_id, (), key=its, donor=giver.id, leads_to=led.session_id)
+                return Adopted(
+                    orphan_id, (), key=its, donor=giver.id, leads_to=led.session_id, ended=_for_good(orphan)
+                )
             verify(orphan, giver, its, own_profile=known.profile or "default")
             wrong = self.known_session(led.session_id)
             tip = self.tip_of(orphan)
-            goes_on = self._who_goes_on(known, orphan, tip, wrong, asked)
+            goes_on = self._who_goes_on(known, (orphan, giver), tip, wrong, asked)
             sides = Sides(*platform_sides(db, giver.id, orphan_id))
             told = tuple(because(orphan, giver, evidence, sides, choose))
             batch = Batch(self.at(at_us))
@@ -166,6 +171,7 @@ class RepairCommands(Commands):
                 donor=giver.id,
                 leads_to=leads_to,
                 left=led.session_id,
+                ended=_for_good(tip),
                 evidence=told,
             )
 
@@ -230,14 +236,14 @@ class RepairCommands(Commands):
         follows = before is not None and before.key == orphan.key
         if giver.id != orphan.parent_id and (follows or giver.end_reason != SUPERSEDED):
             raise RepairRefused(
-                f"{orphan.id} owns {orphan.key} already, and did not take it from {giver.id}",
+                f"{orphan.id} bears {orphan.key} already, and did not take it from {giver.id}",
                 hint="nothing was written",
             )
         wanted = None if choose is None else self.known_session(choose)
         if choose is not None and led.session_id not in (choose, wanted and self.tip_of(wanted).id):
             goes_on = f"goes on in {led.session_id}" if led.session_id else "leads nowhere"
             raise RepairRefused(
-                f"{orphan.id} owns {orphan.key} already, and its chat {goes_on}, not in {choose}",
+                f"{orphan.id} bears {orphan.key} already, and its chat {goes_on}, not in {choose}",
                 hint=f"to lead it there: retold sessions route {shell_word(led.key)} {shell_word(choose)}",
             )
 
@@ -246,13 +252,17 @@ class RepairCommands(Commands):
     def _who_goes_on(
         self,
         known: World,
-        orphan: Session,
+        both: tuple[Session, Session],
         tip: Session,
         wrong: Session | None,
         asked: Asked,
     ) -> Session | None:
-        """The session that the key is to lead to; None for none."""
-        choose = asked.choose
+        """The session that the key is to lead to; None for none.
+
+        Args:
+            both: whom the key is given, and who gives it.
+        """
+        choose, (orphan, giver) = asked.choose, both
         ours = {orphan.id, tip.id}
         if wrong is not None and choose == wrong.id and choose not in ours:
             if wrong.hard_end:
@@ -266,9 +276,11 @@ class RepairCommands(Commands):
             raise BadUsage(f"{choose} is none of the two that could go on", hint=f"one of {', '.join(names)}")
         if choose is None and wrong is not None and wrong.id not in ours:
             last_us = _latest(known, (orphan.id, tip.id))
-            if _is_later(known, wrong.id, last_us):
-                both = (orphan.id, wrong.id)
-                raise TwoHistories(orphan.id, both, tuple(asked.again(choose=each) for each in both))
+            led = _led_on_purpose(known, wrong.id, orphan, giver)
+            if led or _is_later(known, wrong.id, last_us):
+                ids = (orphan.id, wrong.id)
+                ways = tuple(asked.again(choose=each) for each in ids)
+                raise TwoHistories(orphan.id, ids, ways, led=led)
         return None if tip.hard_end or not takes_messages(tip.source, tip.parent_kind) else tip
 
     def tip_of(self, state: Session) -> Session:
@@ -332,6 +344,10 @@ class RepairCommands(Commands):
         return going
 
 
+def _for_good(state: Session) -> str | None:
+    return state.end_reason if state.hard_end else None
+
+
 def _verdict(state: Session, going: str, led_to: str | None) -> str:
     if state.id == going:
         return "goes on"
@@ -345,6 +361,14 @@ def _verdict(state: Session, going: str, led_to: str | None) -> str:
 def _latest(known: World, ids: Iterable[str]) -> int | None:
     times = [known.sessions[each].last_active_us for each in ids if each in known.sessions]
     return max((at for at in times if at is not None), default=None)
+
+
+def _led_on_purpose(known: World, led_to: str, orphan: Session, giver: Session) -> bool:
+    """Whether a person led the key where it leads, and not to what the session goes on from."""
+    chats, facts = Chats(known), known.sessions.get(orphan.id)
+    chosen = chats.chosen(giver.key)
+    before = {giver.id, *(each.id for each in ([] if facts is None else chats.chain(facts)))}
+    return chosen is not None and chosen.id == led_to and led_to not in before
 
 
 def _is_later(known: World, session_id: str, last_us: int | None) -> bool:

@@ -6,13 +6,16 @@ import msgspec
 
 from ...domain import events as e
 from ...domain import removal
+from ...domain.built_on import ROUTES, Told
 from ...domain.errors import NoSuchThing
 from ...domain.events import Recorded, session_stream
 from ...domain.removal import DAY_US
-from ...domain.reversal import Step, Told, left_as_it_is, reverse
+from ...domain.reversal import Step, left_as_it_is, reverse
+from ...domain.shell import shell_word
 from ..carrying import left_with
 from ..decisions import Saved
 from ..log import Condition
+from ..undos import cancelled, standing_undo, undos
 from .base import Commands
 from .repairs import Batch
 
@@ -49,8 +52,10 @@ class ReversalCommands(Commands):
 
         Raises:
             NoSuchThing: there is no such event. NotUndoable: it is of no kind that can be undone.
-            BuiltOn: later events rest on it; the error names them.
+            BuiltOn: later events rest on it; the error names them. Those that were undone since do not.
         """
+
+        unsure = self._note_carried(self.save_of(position)[0].position)
 
         def decision() -> Undone:
             read_at = self.head().position
@@ -61,11 +66,7 @@ class ReversalCommands(Commands):
                 for each in saved
                 if isinstance(each.payload, e.SessionRerouted)
             ]
-            told = Told(
-                saved,
-                {each: self._told_before(each, saved[0].position) for each in streams},
-                {each: self._told_after(each, saved[-1].position) for each in {*streams, *led_to}},
-            )
+            told = self._told_of(saved, streams, {*streams, *led_to})
             at = self.at(at_us)
             steps, parents = self._steps(told, at)
             batch = Batch(at)
@@ -78,18 +79,30 @@ class ReversalCommands(Commands):
             ]
             moved = Condition(read_at, tuple(sorted({*streams, *led_to, *parents})))
             sessions = [each.removeprefix("session:") for each in streams if each.startswith("session:")]
-            keys = [each.payload.key for each in saved if isinstance(each.payload, _ROUTES)]
+            keys = [each.payload.key for each in saved if isinstance(each.payload, ROUTES)]
             return Undone(
                 sessions[0] if sessions else "",
                 self.save_events(events, condition=moved),
                 undone=tuple(each.position for each in saved),
                 sessions=tuple(sessions),
                 keys=tuple(dict.fromkeys(keys)),
-                left=tuple(left_as_it_is(told)),
+                left=(*left_as_it_is(told), *unsure),
                 carried=self._carried(told),
             )
 
         return self.decide(decision)
+
+    def _note_carried(self, position: int) -> list[str]:
+        """Note what a carry that was killed wrote of a save, before its undo; what is to be said of it."""
+        if not left_with(self.home, position):
+            return []
+        from ..exporters.hermes_repair import note_left  # few saves were ever carried
+
+        return [
+            f"whether it was carried into {home} cannot be looked at now; before the next import, which may"
+            f" bring it back: retold sessions repair-routing --into {shell_word(str(home))}"
+            for home in note_left(self, position)  # type: ignore[arg-type]  # these are commands of an engine
+        ]
 
     def _steps(self, told: Told, at_us: int) -> tuple[list[Step], set[str]]:
         """The reverse, and streams of what comes back's parents, which it was decided on, too."""
@@ -136,15 +149,38 @@ class ReversalCommands(Commands):
         homes = self.state.reader().execute("SELECT store, path FROM source_homes ORDER BY path")
         return tuple(str(path) for store, path in homes.fetchall() if store in stores)
 
-    def _told_before(self, stream: str, position: int) -> list[Recorded]:
-        told = self.event_log.stream_events(stream, without_messages=True)
-        return [each for each in told if each.position < position]
+    def _told_of(self, saved: list[Recorded], streams: list[str], later: set[str]) -> Told:
+        """A save with what came before and after it; what was undone since is left out."""
+        first, last = saved[0].position, saved[-1].position
+        by_stream = {each: self._without_messages(each) for each in {*streams, *later}}
+        after = {each: [it for it in by_stream[each] if it.position > last] for each in later}
+        taken_back = undos(self.event_log, last) if any(map(_may_undo, after.values())) else {}
+        gone = cancelled(taken_back, last)
+        return Told(
+            saved,
+            {each: [it for it in by_stream[each] if it.position < first] for each in streams},
+            {
+                each: [*(it for it in events if it.save not in gone), *self._said(each, last, gone)]
+                for each, events in after.items()
+            },
+            standing_undo(taken_back, first),
+        )
 
-    def _told_after(self, stream: str, position: int) -> list[Recorded]:
-        told = self.event_log.stream_events(stream, without_messages=True)
+    def _without_messages(self, stream: str) -> list[Recorded]:
+        return list(self.event_log.stream_events(stream, without_messages=True))
+
+    def _said(self, stream: str, position: int, gone: frozenset[int]) -> list[Recorded]:
+        """Messages of a stream after a position, as many as are looked at."""
+        said: list[Recorded] = []
         topics = (e.MessageAppended.topic,)
-        said = self.event_log.read(position, limit=ENOUGH, stream=stream, topics=topics)
-        return [*(each for each in told if each.position > position), *said]
+        while len(said) < ENOUGH:
+            found = self.event_log.read(position, limit=ENOUGH, stream=stream, topics=topics)
+            said += [each for each in found if each.save not in gone]
+            if len(found) < ENOUGH:
+                break
+            position = found[-1].position
+        return said
 
 
-_ROUTES = (e.SessionRerouted, e.RouteClosed)
+def _may_undo(events: list[Recorded]) -> bool:
+    return any(each.caused_by is not None and each.source_ref is None for each in events)

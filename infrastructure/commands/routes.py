@@ -10,7 +10,7 @@ import msgspec
 from ...domain import events as e
 from ...domain import resets, restarts, session
 from ...domain.ends import SETTLED, is_reset
-from ...domain.errors import NoSuchSession, ProjectionDamaged, VersionConflict
+from ...domain.errors import NoSuchSession, ProjectionDamaged, SessionOver, VersionConflict
 from ...domain.events import Event, session_stream
 from ...domain.identity import identity_of
 from ...domain.keys import Linked
@@ -289,6 +289,26 @@ class RouteCommands(ExpiryCommands):
                 events.append(self.rerouted(led, moved, at))
             saved = self.save_events(events)
             return Resumed(target.id, saved, key=key, asked=session_id, previous=led.session_id)
+
+        return self.decide(decision)
+
+    def resume_session(self, session_id: str, *, at_us: int | None = None) -> Saved:
+        """Open a session again for a person who goes on with it outside of chats, however it ended.
+
+        Of a conversation that was compressed it is the last segment, and the answer names it. No key is led
+        anywhere, and nothing is written where it is open.
+
+        Raises:
+            NoSuchSession: there is none of this id. SessionOver: what it goes on as is not here.
+        """
+
+        def decision() -> Saved:
+            target = self.last_of(self.session(session_id))
+            if target.successor is not None:
+                raise SessionOver(target.id, successor=target.successor)
+            closed = target.ended or target.marks.suspended is not None
+            opened = [e.SessionReopened()] if closed else []
+            return Saved(target.id, self.save_events(following(target, opened, self.at(at_us))))
 
         return self.decide(decision)
 

@@ -118,7 +118,7 @@ class SessionCommands(Resetting):
     def _titled(
         self, fresh: Session, title: str, if_taken: Literal["refuse", "number", "leave"], at_us: int
     ) -> list[Event]:
-        if if_taken != "refuse" and self.claim(title).holder is not None:
+        if if_taken != "refuse" and not self.is_free(title):
             if if_taken == "leave":
                 return []
             return self.titling(fresh, self.next_title(title), at_us, by="lineage")

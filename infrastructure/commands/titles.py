@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...domain.errors import BadTitle
-from ...domain.titles import clean_title, made_title
+from ...domain.titles import clean_title, made_title, spellings
 from ..decisions import Saved
 from .base import Commands
 
@@ -17,7 +17,8 @@ class TitleCommands(Commands):
         A continuation may take the title of a session that it goes on from, which then has none.
 
         Raises:
-            BadTitle: empty after cleaning, or over 100 characters. TitleTaken: names the holder.
+            BadTitle: empty after cleaning, over 100 characters, or the id of another session.
+            TitleTaken: names the holder.
         """
         wanted = clean_title(title)
 
@@ -52,7 +53,7 @@ class TitleCommands(Commands):
             state = self.session(session_id)
             if state.title is not None or state.titled_by is not None or state.parent_kind == "branch":
                 return Saved(session_id, ())
-            free = wanted if self.claim(wanted).holder is None else self.next_title(wanted)
+            free = wanted if self.is_free(wanted) else self.next_title(wanted)
             titled = self.titling(state, free, self.at(at_us), by="model")
             return Saved(session_id, self.save_events(titled))
 
@@ -68,5 +69,7 @@ class TitleCommands(Commands):
             BadTitle, TitleTaken.
         """
         wanted = clean_title(title)
-        self.claim(wanted).claim(session_id or "")
+        self.refuse_id(wanted, session_id or "")
+        for each in spellings(wanted):
+            self.claim(each).claim(session_id or "")
         return wanted

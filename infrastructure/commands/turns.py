@@ -3,6 +3,8 @@
 A runner's loop: `begin_turn` for what just came, or `enqueue` where another turn is under way; the
 messages by `append`; `finish_turn`; then `next_turn` until nothing waits. `renew_turn` keeps a long turn
 from counting as cut off.
+
+Over 400 lines because a turn begins, waits, goes on and ends by rules that hold one another up.
 """
 
 from __future__ import annotations

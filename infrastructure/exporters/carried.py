@@ -36,12 +36,17 @@ class Carry(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What a carried repair left in a home: columns of a session, or where a key leads (`key` is set)."""
+    """What a carried repair left in a home: columns of a session, or where a key leads (`key` is set).
+
+    Attributes:
+        noted_us: when that was noted here; 0 where it was not yet.
+    """
 
     session_id: str = ""
     columns: dict[str, Any] = {}
     key: str | None = None
     leads_to: str | None = None
+    noted_us: int = 0
 
 
 def record(engine: SessionEngine, store: str, carries: Sequence[Carry]) -> None:
@@ -82,17 +87,17 @@ def _told(engine: SessionEngine, store: str, wrote: Wrote) -> Iterator[tuple[str
 def notes_of(engine: SessionEngine, saved: Sequence[Recorded], store: str) -> Iterator[Note]:
     """What a save left in the store when it was carried last, as far as it was noted."""
     for stream in dict.fromkeys(each.stream for each in saved):
-        found = None
+        found, at_us = None, 0
         for event in engine.event_log.stream_events(stream, without_messages=True):
             if event.caused_by == saved[0].position and carried_into(event) == store:
-                found = event.payload
+                found, at_us = event.payload, event.recorded_at_us
         match found:
             case e.SourceRowChanged(kind="session", row=session_id, changes=columns):
                 yield Note(session_id, columns)
             case e.SourceRowChanged(kind="route", row=key, changes=changes):
-                yield Note(key=key, leads_to=str(changes["session_id"]))
+                yield Note(key=key, leads_to=str(changes["session_id"]), noted_us=at_us)
             case e.SourceRowGone(kind="route", row=key):
-                yield Note(key=key)
+                yield Note(key=key, noted_us=at_us)
             case _:
                 pass
 

@@ -17,6 +17,7 @@ import apsw
 import msgspec
 
 from ...domain.errors import NoRoom, NotAStore, StoreBusy
+from ..copies import BEFORE_REPAIR
 from ..foreign import EVENTS
 from ..importers.source_file import MAGIC
 from ..sqlite import CREATE, READ_WRITE, connect, one, translated, words
@@ -25,6 +26,8 @@ SIDECARS = ("", "-wal", "-shm", "-journal")
 WAIT_MS = 200
 """Whoever holds the file now is not waited for: it is to be stopped first."""
 _PAGES = 2_000
+_LONGEST_US = 600 * 1_000_000
+"""From a copy to the note of what was written after it; an older one is of another time."""
 
 
 class Copies(msgspec.Struct, frozen=True):
@@ -115,6 +118,23 @@ class HermesWriter:
         except (OSError, UnicodeDecodeError):
             return None
 
+    def mirror_before(self, at_us: int) -> dict[str, Any] | None:
+        """What the mirror held before it was set along with the table; None where no copy tells that.
+
+        Args:
+            at_us: when that was noted, microseconds since the Unix epoch.
+        """
+        named = f"{self.mirror_path.name}{BEFORE_REPAIR}"
+        found: list[tuple[int, Path]] = []
+        with contextlib.suppress(OSError):
+            for copy in self.mirror_path.parent.iterdir():
+                made_us = copy.stat().st_ctime_ns // 1_000
+                if copy.name.startswith(named) and 0 <= at_us - made_us <= _LONGEST_US:
+                    found.append((made_us, copy))
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return object_of(max(found)[1].read_bytes().decode("utf-8-sig")) if found else None
+        return None
+
     def write_mirror(self, content: Mapping[str, Any]) -> None:
         """Put other content in its place, at once."""
         aside = self.mirror_path.with_name(f".sessions.json.{os.getpid()}")
@@ -167,11 +187,11 @@ def copied(writer: HermesWriter) -> Copies:
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     database = _database(writer.home)
-    beside = _free(database.with_name(f"{database.name}.before-repair-{stamp}"))
+    beside = _free(database.with_name(f"{database.name}{BEFORE_REPAIR}{stamp}"))
     aside = beside.with_name(f".{beside.name}")
     try:
         for file in (database, writer.mirror_path):
-            for left in file.parent.glob(f".{glob.escape(file.name)}.before-repair-*"):
+            for left in file.parent.glob(f".{glob.escape(file.name)}{BEFORE_REPAIR}*"):
                 left.unlink()  # of one that was killed: nobody else copies what is held
         os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         shutil.copymode(database, aside)
@@ -190,7 +210,7 @@ def copied(writer: HermesWriter) -> Copies:
             f"cp -p {shlex.quote(str(beside))} {shlex.quote(str(database))}",
         ]
         if writer.mirror_path.is_file():
-            kept = _free(writer.mirror_path.with_name(f"{writer.mirror_path.name}.before-repair-{stamp}"))
+            kept = _free(writer.mirror_path.with_name(f"{writer.mirror_path.name}{BEFORE_REPAIR}{stamp}"))
             part = kept.with_name(f".{kept.name}")
             shutil.copy2(writer.mirror_path, part)
             _settle(part, kept)

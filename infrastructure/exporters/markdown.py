@@ -9,26 +9,26 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from ...domain.text import scrub
-from ...projections.base import Connection
-from ...projections.exported import (
-    Fields,
-    count_told,
-    last_active,
-    session_fields,
-    told_messages,
-)
+from ...projections.exported import Fields, count_told, last_active
+from .output_file import add_line, keep_last
+from .rows import Rows
 from .words import iso
 
-Format = Literal["md", "qmd"]
 EXPORTER = "retold sessions export (md/qmd) v1"
+MANIFEST = "manifest.jsonl"
 _LONGEST_ID = 150
+_LONGEST_NAME = 255
+_LONGEST_END = 64 * 1024
+_HASH = b"- SHA256 of exported body: `"
+_END = "## Export verification\n\n"
 _UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f:]|\.\.|^\.")
 
 
@@ -42,23 +42,48 @@ class Page(msgspec.Struct, frozen=True):
     count: int
 
 
-def page_of(db: Connection, segments: Sequence[str], *, lineage: bool) -> Page:
+def page_of(rows: Rows, segments: Sequence[str], *, lineage: bool) -> Page:
     """What is known of a conversation before its messages are read; its last segment names it."""
     session_id = segments[-1]
     return Page(
-        session_fields(db, session_id),
+        rows.session(session_id),
         list(segments),
         lineage,
-        last_active(db, session_id),
-        sum(count_told(db, each, segments) for each in segments),
+        last_active(rows.db, session_id),
+        sum(count_told(rows.db, each, segments) for each in segments),
     )
 
 
-def file_name(session: Fields, form: Format) -> str:
+def file_name(session: Fields, form: str) -> str:
     """Where it goes: its id and its title, as far as a file's name can bear them."""
-    title = str(session.get("title") or "session")
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip(".-_").lower() or "session"
-    return f"{safe_id(str(session['id']))}-{slug[:60]}.{form}"
+    name = safe_id(str(session["id"]))
+    room = _LONGEST_NAME - len(f"{name}-.{form}".encode())
+    return f"{name}-{slug_of(str(session.get('title') or 'session'), size_bytes=room)}.{form}"
+
+
+def slug_of(title: str, *, size_bytes: int) -> str:
+    """A title as a part of a file's name: letters and digits of every script stay, with their marks.
+
+    Args:
+        size_bytes: of UTF-8 at most; never more than 60 characters and 200 bytes.
+    """
+    lowered = unicodedata.normalize("NFC", unicodedata.normalize("NFC", scrub(title)[0]).lower())
+    kept = "".join(each if _names(each) else "\0" for each in lowered)
+    slug = re.sub("\0+", "-", kept).strip(".-_")
+    cut = min(60, len(slug))
+    while cut and (
+        len(slug[:cut].encode()) > min(200, size_bytes) or (cut < len(slug) and _is_mark(slug[cut]))
+    ):
+        cut -= 1
+    return slug[:cut].rstrip(".-_") or "session"
+
+
+def _names(char: str) -> bool:
+    return char.isalnum() or char in "._-" or _is_mark(char)
+
+
+def _is_mark(char: str) -> bool:
+    return unicodedata.category(char)[0] == "M"
 
 
 def safe_id(session_id: str) -> str:
@@ -69,8 +94,8 @@ def safe_id(session_id: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', session_id)[:_LONGEST_ID]}-{digest}"
 
 
-def note_in_manifest(folder: Path, page: Page, path: Path, form: Format, *, exported_at: float) -> None:
-    """Add the file's line to manifest.jsonl: the hash there is of its bytes as they stand."""
+def note_in_manifest(folder: Path, page: Page, path: Path, form: str, *, exported_at: float) -> None:
+    """Add the file's line to the manifest: the hash there is of its bytes as they stand."""
     with path.open("rb") as written:
         digest = hashlib.file_digest(written, "sha256").hexdigest()
     entry = {
@@ -82,16 +107,53 @@ def note_in_manifest(folder: Path, page: Page, path: Path, form: Format, *, expo
         "session_id": page.session["id"],
         "sha256": digest,
     }
-    line = json.dumps(entry, ensure_ascii=False, sort_keys=True)
-    handle = os.open(folder / "manifest.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with open(handle, "ab") as manifest:
-        manifest.write(line.encode() + b"\n")
+    add_line(folder / MANIFEST, json.dumps(entry, ensure_ascii=False, sort_keys=True).encode() + b"\n")
 
 
-def render(db: Connection, page: Page, form: Format, *, exported_at: float) -> Iterator[bytes]:
+def tidy_manifest(folder: Path) -> None:
+    """Of files that were written over, keep their last line in the manifest."""
+    keep_last(folder / MANIFEST, _path_in)
+
+
+def _path_in(line: bytes) -> str | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    path = entry.get("path") if isinstance(entry, dict) else None
+    return path if isinstance(path, str) else None
+
+
+def failure(path: Path, session_id: str, count: int) -> str | None:
+    """Why a page on disk is not whole, or not that of a session of so many messages; None for a sound one."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_END))
+            tail = file.read()
+            body, marker, value = tail.rpartition(_HASH)
+            if not marker or not re.fullmatch(rb"[0-9a-f]{64}`\n", value):
+                return "sha256 marker missing"
+            digest = hashlib.sha256()
+            file.seek(0)
+            left = path.stat().st_size - len(marker) - len(value)
+            while left > 0 and (piece := file.read(min(left, 1 << 20))):
+                digest.update(piece)
+                left -= len(piece)
+    except OSError:
+        return "file missing"
+    digest.update(_hash_line("pending"))
+    if digest.hexdigest().encode() != value[:64]:
+        return "sha256 mismatch"
+    end = body[body.rfind(_END.encode()) :].decode(errors="replace")
+    if f"\n- Exported messages: `{count}`\n" not in end:
+        return "message count mismatch"
+    return None if f"\n- Session id: `{session_id}`\n" in end else "session id mismatch"
+
+
+def render(rows: Rows, page: Page, form: str, *, exported_at: float) -> Iterator[bytes]:
     """The file, piece by piece. Its last line holds the hash of all of it, with `pending` in its place."""
     digest = hashlib.sha256()
-    for piece in _body(db, page, form, iso(exported_at)):
+    for piece in _body(rows, page, form, iso(exported_at)):
         encoded = scrub(piece)[0].encode()
         digest.update(encoded)
         yield encoded
@@ -100,10 +162,10 @@ def render(db: Connection, page: Page, form: Format, *, exported_at: float) -> I
 
 
 def _hash_line(value: str) -> bytes:
-    return f"- SHA256 of exported body: `{value}`\n".encode()
+    return _HASH + f"{value}`\n".encode()
 
 
-def _body(db: Connection, page: Page, form: Format, exported_at: str) -> Iterator[str]:
+def _body(rows: Rows, page: Page, form: str, exported_at: str) -> Iterator[str]:
     session = page.session
     yield "---\n"
     for key, value in _front_matter(page, form, exported_at):
@@ -114,19 +176,19 @@ def _body(db: Connection, page: Page, form: Format, exported_at: str) -> Iterato
     if session["cwd"]:
         yield f"Working directory: `{session['cwd']}`\n\n"
     held = "## Messages\n\n"
-    for block in _blocks(db, page):
+    for block in _blocks(rows, page):
         yield held
         held = block
     if not page.count:
         yield held
         held = "_No messages in this session._\n"
-    yield held.rstrip() + "\n\n## Export verification\n\n"
+    yield f"{held.rstrip()}\n\n{_END}"
     yield f"- Session id: `{session['id']}`\n- Exported messages: `{page.count}`\n"
     counted = page.count if page.lineage else session["message_count"]
     yield f"- Source DB message count at export: `{counted}`\n- Exported at: `{exported_at}`\n"
 
 
-def _front_matter(page: Page, form: Format, exported_at: str) -> Iterator[tuple[str, object]]:
+def _front_matter(page: Page, form: str, exported_at: str) -> Iterator[tuple[str, object]]:
     session = page.session
     yield "session_id", session["id"]
     yield "title", session["title"]
@@ -147,13 +209,13 @@ def _front_matter(page: Page, form: Format, exported_at: str) -> Iterator[tuple[
     yield "exporter", EXPORTER
 
 
-def _blocks(db: Connection, page: Page) -> Iterator[str]:
+def _blocks(rows: Rows, page: Page) -> Iterator[str]:
     if not page.count:
         return
     for session_id in page.segments:
         if len(page.segments) > 1:
             yield f"## Compression segment: {session_id}\n\n"
-        for message in told_messages(db, session_id, page.segments):
+        for message in rows.told(session_id, page.segments):
             yield _block(message)
 
 

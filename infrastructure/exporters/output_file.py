@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from ...domain.errors import BadUsage, NoRoom, RuleBroken
 
 _MAGIC = b"SQLite format 3\0"
+_WRONG_PLACE = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG)
 EXPORTS = "session-exports"
 """The folder in a home where pages go for which no other is named."""
 
@@ -22,7 +24,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     Raises:
         RuleBroken: a file is there, and `force` is false; or it is a database.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):
         return
     if not force:
         raise RuleBroken(
@@ -38,7 +40,7 @@ def refuse_inside(home: Path, path: Path) -> None:
     Raises:
         BadUsage: `path` lies there.
     """
-    home, path = home.resolve(), path.resolve()
+    home, path = Path(os.path.realpath(home)), Path(os.path.realpath(path))
     if path == home or (home in path.parents and home / EXPORTS not in (path, *path.parents)):
         raise BadUsage(f"{path} lies inside the home {home}", hint="name a file or folder outside of it")
 
@@ -47,7 +49,7 @@ def make_folder(folder: Path) -> None:
     """The folder, and those above it, where they are not there.
 
     Raises:
-        NoRoom: it cannot be made.
+        BadUsage: a file stands there. NoRoom: it cannot be made.
     """
     with _naming(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,10 +60,17 @@ def written(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """What to write to; the file stands under its name once all of it is written, for its owner alone.
 
     Raises:
-        RuleBroken: as `refuse_existing`. NoRoom: it cannot be written.
+        RuleBroken: as `refuse_existing`. BadUsage: its folder is not there, or a folder stands there.
+        NoRoom: it cannot be written.
     """
     refuse_existing(path, force=force)
-    if path.exists() and not path.is_file():  # a pipe or a device
+    if os.path.islink(path):  # what it leads to is written, there or not yet, as a shell does it
+        path = Path(os.path.realpath(path))
+        if os.path.islink(path):
+            raise BadUsage(
+                f"{path} cannot be written: {os.strerror(errno.ELOOP)}", hint="name another file or folder"
+            )
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
         with _naming(path), open(path, "wb") as out:
             yield out
         return
@@ -79,6 +88,50 @@ def written(path: Path, *, force: bool) -> Iterator[BinaryIO]:
             raise
 
 
+def add_line(path: Path, line: bytes) -> None:
+    """Add a line to a file of lines, whoever else adds one; it is made for its owner alone.
+
+    Raises:
+        NoRoom: it cannot be written.
+    """
+    with _naming(path), _held(path) as file:
+        file.write(line)
+
+
+def keep_last(path: Path, key: Callable[[bytes], object]) -> None:
+    """Of the lines of a file that `key` says the same of, keep the last; None is kept whatever follows.
+
+    Raises:
+        NoRoom: it cannot be written.
+    """
+    with _naming(path), _held(path) as file:
+        file.seek(0)
+        found = file.read().splitlines(keepends=True)
+        last = {each: place for place, each in enumerate(map(key, found)) if each is not None}
+        kept = [line for place, line in enumerate(found) if last.get(key(line), place) == place]
+        if len(kept) < len(found):
+            real = Path(os.path.realpath(path))
+            beside = real.with_name(f".{os.getpid()}-{os.urandom(4).hex()}.export")
+            try:
+                beside.touch(mode=0o600, exist_ok=False)
+                beside.write_bytes(b"".join(kept))
+                os.replace(beside, real)
+            finally:
+                beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[BinaryIO]:
+    """A file to add to, and nobody else adds to it meanwhile or puts another in its place."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(handle, "a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                yield file
+                return
+
+
 def _is_database(path: Path) -> bool:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
@@ -93,6 +146,11 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EPIPE):
             raise
-        raise NoRoom(
+        if error.errno == errno.ENOENT:
+            raise BadUsage(
+                f"the folder {path.parent} is not there", hint="make it, or name another file"
+            ) from error
+        kind = BadUsage if error.errno in _WRONG_PLACE else NoRoom
+        raise kind(
             f"{path} cannot be written: {error.strerror or error}", hint="name another file or folder"
         ) from error

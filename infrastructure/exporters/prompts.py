@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from ...projections.base import Connection
-from ...projections.exported import Fields, session_fields, told_messages
+from ...projections.exported import Fields
+from ...projections.preview import is_summary
+from .rows import Rows
 from .values import encode
 from .words import seconds_iso
 
+_PRIOR: Final = re.compile(r"\A\[PRIOR CONTEXT\b[^\]]*\]\s*")
+_SUMMARY_BELOW: Final = re.compile(r"^\[END OF PRIOR CONTEXT\b[^\]]*\]\s*", re.MULTILINE)
+_SUMMARY_END: Final = re.compile(r"^--- END OF CONTEXT SUMMARY\b.*---$", re.MULTILINE)
 
-def records(db: Connection, session_id: str) -> Iterator[Fields]:
+
+def records(rows: Rows, session_id: str) -> Iterator[Fields]:
     """The prompts of a session in order; what stands for a compressed conversation is none."""
     index = 0
-    for message in told_messages(db, session_id):
+    for message in rows.told(session_id):
         if message["role"] != "user" or message.get("summary"):
+            continue
+        text = _asked(text_of(message["content"]))
+        if text is None:
             continue
         index += 1
         record: Fields = {
@@ -23,7 +32,7 @@ def records(db: Connection, session_id: str) -> Iterator[Fields]:
             "index": index,
             "created_at": seconds_iso(message["timestamp"]),
             "role": "user",
-            "text": text_of(message["content"]),
+            "text": text,
             "message_id": message["id"],
         }
         if message["platform_message_id"]:
@@ -31,16 +40,31 @@ def records(db: Connection, session_id: str) -> Iterator[Fields]:
         yield record
 
 
-def as_jsonl(db: Connection, ids: Sequence[str]) -> Iterator[tuple[bytes, int]]:
+def _asked(text: str) -> str | None:
+    """What a person said in a message; None where it only stands for turns that were compacted.
+
+    Where a summary would have had no place of its own, Hermes puts what the person said before it, or
+    after its end (`agent/context_compressor.py` of 0.19).
+    """
+    before = _SUMMARY_BELOW.search(text)
+    if before is not None and is_summary(text[before.end() :]):
+        return _PRIOR.sub("", text[: before.start()]).strip() or None
+    if not is_summary(text):
+        return text
+    end = _SUMMARY_END.search(text)
+    return None if end is None else text[end.end() :].strip() or None
+
+
+def as_jsonl(rows: Rows, ids: Sequence[str]) -> Iterator[tuple[bytes, int]]:
     """(a line, 1) for each prompt."""
     for session_id in ids:
-        for record in records(db, session_id):
+        for record in records(rows, session_id):
             yield encode(record) + b"\n", 1
 
 
-def as_markdown(db: Connection, ids: Sequence[str]) -> Iterator[tuple[bytes, int]]:
+def as_markdown(rows: Rows, ids: Sequence[str]) -> Iterator[tuple[bytes, int]]:
     """(a piece of the page, how many prompts it holds)."""
-    pieces = _pieces(db, ids)
+    pieces = _pieces(rows, ids)
     held, count = next(pieces)
     for text, more in pieces:
         yield f"{held}\n".encode(), count
@@ -48,7 +72,7 @@ def as_markdown(db: Connection, ids: Sequence[str]) -> Iterator[tuple[bytes, int
     yield f"{held.rstrip(chr(10))}\n".encode(), count
 
 
-def _pieces(db: Connection, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _pieces(rows: Rows, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Blocks that end where an empty line follows, so that the last one can go without it."""
     single = len(ids) == 1
     if not single:
@@ -56,9 +80,9 @@ def _pieces(db: Connection, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
     for session_id in ids:
         name = " ".join(session_id.split()) or "unknown"
         head = f"# User prompts for session {name}" if single else f"## Session {name}"
-        yield "\n".join([head, *_metadata(session_fields(db, session_id)), ""]), 0
+        yield "\n".join([head, *_metadata(rows.session(session_id)), ""]), 0
         some = False
-        for record in records(db, session_id):
+        for record in records(rows, session_id):
             some = True
             when = record["created_at"] or "timestamp unavailable"
             heading = f"{'##' if single else '###'} {record['index']}. {when}"

@@ -31,6 +31,7 @@ from ..retry import decide_again
 from ..streams import source_stream
 from .agent_sessions import LogSession
 from .agent_taking import Taking
+from .file_kind import kinds_of
 from .hermes import WAIT_S, Target
 from .hermes_run import readable
 from .log_lines import Line, Record, lines_of
@@ -118,7 +119,35 @@ def logs_at(kind: LogKind, path: Path) -> list[Path]:
         raise NotAStore(
             f"{path} holds no logs of {kind.title}", hint="name the folder that they are in, or one of them"
         )
-    return found
+    reason = ""
+    for each in found:
+        reason = _is_other(kind, each)
+        if not reason:
+            return found
+    where = "" if path.is_file() else f"{readable(path)} holds no log of {kind.title}: "
+    raise NotAStore(
+        f"{where}{readable(found[-1])} {reason}",
+        hint=f"name a folder with logs of {kind.title}, or one of them",
+    )
+
+
+def _is_other(kind: LogKind, path: Path) -> str:
+    """Why a file is no log of this tool, whatever its name; "" for one that may be, or is empty."""
+    try:
+        if not path.stat().st_size:
+            return ""
+        kinds = kinds_of(path)
+        if any(each.command == kind.name for each in kinds):
+            return ""
+        if kinds:
+            first = kinds[0]
+            how = f"; take it in with: retold import {first.command}" if first.command else ""
+            return f"is {first.words}, not a log of {kind.title}{how}"
+        if kind.session_of(path, lines_of(path, kind.is_record)) is None:
+            return f"is no log of {kind.title}: no line of it is one"
+    except OSError:
+        pass  # told of where it is read
+    return ""
 
 
 def import_logs(
@@ -220,6 +249,9 @@ def _by_session(kind: LogKind, files: list[Path], found: Found) -> tuple[list[tu
     for path in files:
         try:
             size = path.stat().st_size
+            if reason := _is_other(kind, path):
+                found.skip(f"{readable(path)}: it {reason}")
+                continue
             session_id = kind.session_of(path, lines_of(path, kind.is_record)) if size else None
             first = _first_time(kind, path, found.heads)
         except OSError as error:
@@ -228,8 +260,6 @@ def _by_session(kind: LogKind, files: list[Path], found: Found) -> tuple[list[tu
         size_bytes += size
         if session_id is not None:
             sessions.setdefault(session_id, []).append((first, path))
-        elif size:
-            found.skip(f"{readable(path)}: no line of it is one of {kind.title}")
     ordered = sorted((min(paths), session_id) for session_id, paths in sessions.items())
     return [(each, [path for _, path in sorted(sessions[each])]) for _, each in ordered], size_bytes
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ...domain import events as e
 from ...domain.errors import NotAStore
@@ -35,7 +35,7 @@ from .report import Findings, ImportReport, Progress, at_most
 from .salvage import Lost
 from .turn import my_turn
 
-__all__ = ["import_hermes", "import_opened", "opened"]
+__all__ = ["import_hermes", "import_opened", "opened", "opened_as", "take_in"]
 
 WAIT_S = 600.0
 """So long an import waits for one that is running."""
@@ -48,13 +48,21 @@ class Target(Protocol):
     def projector(self) -> Projector: ...
 
 
-@contextlib.contextmanager
-def opened(path: Path, home: Path) -> Iterator[HermesHome]:
+Opened = TypeVar("Opened", bound=HermesHome)
+
+
+def opened(path: Path, home: Path) -> contextlib.AbstractContextManager[HermesHome]:
     """The Hermes home at `path`, to be read into the Retold home at `home`, which need not exist.
 
     Raises:
         NotAStore: it is no Hermes home; nothing was made anywhere.
     """
+    return opened_as(HermesHome, path, home)
+
+
+@contextlib.contextmanager
+def opened_as(kind: type[Opened], path: Path, home: Path) -> Iterator[Opened]:
+    """`opened`, as a reader of another kind."""
     try:
         ours = (path / EVENTS).is_file() and (path / STATE).is_symlink()
     except OSError as error:
@@ -65,7 +73,7 @@ def opened(path: Path, home: Path) -> Iterator[HermesHome]:
     parent = home if home.is_dir() else Path(tempfile.gettempdir())
     scratch = parent / f"import-{os.getpid()}-{os.urandom(4).hex()}"
     try:
-        with HermesHome.open(path, scratch) as there:
+        with kind.open(path, scratch) as there:
             yield there
     finally:
         with contextlib.suppress(OSError):
@@ -124,16 +132,25 @@ def take_in(
     home: HermesHome,
     progress: Callable[[Progress], None] | None,
     moved_from: Path | None,
+    *,
+    checked: bool = True,
+    quiet: bool = False,
 ) -> ImportReport:
-    """One run, from the plan to the report."""
+    """One run, from the plan to the report.
+
+    Args:
+        checked: look for damage, too, by which nothing is lost.
+        quiet: say nothing in the log where nothing was taken in or lost; the report's position is 0 then.
+    """
     started_s = time.monotonic()
     log = target.projector.log
-    home.check_in_background()
+    if checked:
+        home.check_in_background()
     findings = Findings()
     observed_us = _observed_us(home.path)
     read_path = readable(home.path)
     store = decide_again(lambda: _take(target.projector, home, observed_us, findings, progress, moved_from))
-    damage = [scrub(each)[0] for each in home.damage_found()]
+    damage = [scrub(each)[0] for each in (home.damage_found() if checked else home.damage)]
     schema_version = home.schema_version
     home.finish()
     lost = [scrub(_line(each))[0] for each in home.lost]
@@ -147,7 +164,7 @@ def take_in(
         at_most(list(findings.skipped)),
         at_most([*findings.notes, *findings.differences]),
     )
-    position = _append_ran(log, store, payload)
+    position = _append_ran(log, store, payload) if findings.taken or lost or not quiet else 0
     target.projector.catch_up(
         progress=None
         if progress is None

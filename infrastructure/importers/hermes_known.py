@@ -21,7 +21,7 @@ from ...projections.sources import EDITED_HERE, SHOWN_HERE, STATES
 from ..sqlite import translated
 from .hermes_plan import Plan, in_chunks
 from .hermes_rows import plain
-from .hermes_run import Run, rows
+from .hermes_run import Run, known_messages, rows
 
 CHUNK = 1_000
 _SHOWING = {
@@ -90,11 +90,7 @@ def fetched(run: Run, ids: Sequence[int]) -> Iterator[tuple[int, Row]]:
 def _states(run: Run, ids: list[int]) -> dict[int, Known]:
     return {
         row[0]: Known(*row[1:])
-        for row in run.db.execute(
-            "SELECT source_id, message, digest, state, gone, changed_here FROM source_messages"
-            " WHERE source = ? AND source_id BETWEEN ? AND ?",
-            (run.source, min(ids), max(ids)),
-        )
+        for row in known_messages(run, "source_id, message, digest, state, gone, changed_here", ids)
     }
 
 

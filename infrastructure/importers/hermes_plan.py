@@ -1,4 +1,7 @@
-"""Reads which sessions and messages a Hermes home has, and settles what is new, changed or gone."""
+"""Reads which sessions and messages a Hermes home has, and settles what is new, changed or gone.
+
+Over 400 lines because new, changed and gone are settled in one pass over two sorted streams of rows.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ from ...domain.source_rows import (
     unpacked,
 )
 from ...domain.source_values import Row, Value, time_us
+from ...projections.deletions import deletion
 from ..sqlite import translated
 from .hermes_rows import session_row
-from .hermes_run import Run, SessionPlan, rows
+from .hermes_run import Run, SessionPlan, file_of, known_messages, readable, rows, rows_of
 from .merge import Timeline
 
 HEADS = 4_000
@@ -81,18 +85,21 @@ class Plan:
     # --- sessions ------------------------------------------------------------------------------------
 
     def _read_sessions(self) -> None:
-        run = self.run
+        run, scope = self.run, self.run.home.scope
+        among = None if scope is None else scope.sessions
         self._seen = {
             session_id: (source, bytes(seen), gone)
-            for session_id, source, seen, gone in run.db.execute(
-                "SELECT session_id, source, seen, gone FROM source_sessions"
+            for session_id, source, seen, gone in rows_of(
+                run.db, "SELECT session_id, source, seen, gone FROM source_sessions", "session_id", among
             )
         }
         self._edges: dict[str, tuple[str, ParentKind]] = {
             child: (parent, kind)
-            for child, parent, kind in run.db.execute("SELECT child, parent, kind FROM edges")
+            for child, parent, kind in rows_of(
+                run.db, "SELECT child, parent, kind FROM edges", "child", among
+            )
         }
-        unnamed = set(self.prompts)
+        unnamed = set(self.prompts) if scope is None else set()
         run.begin("reading sessions", None)
         for raw in run.home.sessions():
             session_id = raw.get("id")
@@ -121,25 +128,35 @@ class Plan:
         elif not run.writer.is_new(plan.stream):
             plan.left_out = plan.refused = True
             self._refused_by[source] += 1
-            run.findings.skip(f"session {session_id}: {self._who_brought(source)}")
+            run.findings.skip(f"session {session_id}: {self._who_brought(session_id, source)}")
         parent = row.get("parent_session_id")
         if isinstance(parent, str) and parent:
             plan.parent = parent
             self._children[parent].append(plan)
         return plan
 
-    def _who_brought(self, source: int) -> str:
+    def _who_brought(self, session_id: str, source: int) -> str:
+        gone = deletion(self.run.db, session_id)
+        if gone is not None and gone.erased_position is not None:
+            return f"a session of this id was erased here (#{gone.erased_position}) and does not come back"
+        if gone is not None:
+            back = f"retold sessions undelete {shlex.quote(session_id)}"
+            return f"a session of this id was deleted here (#{gone.position}); to bring it back: {back}"
         found = rows(self.run.db, "SELECT path FROM source_homes WHERE id = ?", source)
         if not source or not found:
             return "a session of this id began here; it did not come from this home"
+        if file := file_of(found[0][0]):
+            return f"a session of this id came from the file {file}"
         return f"a session of this id came from another home ({found[0][0] or 'not known by path'})"
 
     def _name_homes(self) -> None:
         """Say once of each other home that brought sessions of this one how to go on as it."""
         run = self.run
+        if run.home.scope is not None:
+            return  # an import of everything has said it
         for source, refused in sorted(self._refused_by.items()):
             found = rows(run.db, "SELECT path FROM source_homes WHERE id = ? AND path IS NOT NULL", source)
-            if found:
+            if found and not file_of(found[0][0]) and not file_of(readable(run.home.path)):
                 most = 2 * refused > len(run.plans)
                 looks = "looks like the home that was at" if most else "shares sessions with the home at"
                 run.findings.note(
@@ -295,11 +312,22 @@ class Plan:
 
     def _has_gone(self, session_id: str) -> bool:
         """Whether this home had the session, and has its row no more."""
-        source, _, gone = self._seen.get(session_id, (0, b"", 0))
-        plan = self.run.plans.get(session_id)
+        source, _, gone = self._seen_of(session_id)
+        plan, scope = self.run.plans.get(session_id), self.run.home.scope
+        if scope is not None and session_id not in scope.sessions:
+            return bool(gone) and source == self.run.source
         if not source or source != self.run.source or (plan is not None and not plan.rowless):
             return False
         return bool(gone) or not self.rows_were_lost
+
+    def _seen_of(self, session_id: str) -> tuple[int, bytes, int]:
+        """A session as it was last seen, in the scope or not; zeros for one that never was."""
+        found = self._seen.get(session_id)
+        if found is None and self.run.home.scope is not None:
+            sql = "SELECT source, seen, gone FROM source_sessions WHERE session_id = ?"
+            for source, seen, gone in rows(self.run.db, sql, session_id):
+                found = (source, bytes(seen), gone)
+        return found or (0, b"", 0)
 
     def knows(self, session_id: str) -> bool:
         """Whether it is a session of this home, or was one."""
@@ -313,7 +341,7 @@ class Plan:
 
     def title_left(self, session_id: str) -> Value:
         """The title that a session bore in this home when it went; None for one that is there."""
-        return unpacked(self._seen[session_id][1]).get("title") if self._has_gone(session_id) else None
+        return unpacked(self._seen_of(session_id)[1]).get("title") if self._has_gone(session_id) else None
 
     # --- messages ------------------------------------------------------------------------------------
 
@@ -328,19 +356,13 @@ class Plan:
                 lack = "column session_id in its messages" if columns else "table of messages"
                 run.findings.note(f"this home has no {lack}: its sessions came without messages")
             return  # what could not be read has not gone
+        self._begin_where_known_ones_end()
         for chunk in in_chunks(run.home.message_heads(), HEADS):
             known: set[int] = set()
             if known_here:
                 ids = [head[0] for head in chunk]
                 present.extend(ids)
-                known = {
-                    row[0]
-                    for row in run.db.execute(
-                        "SELECT source_id FROM source_messages"
-                        " WHERE source = ? AND source_id BETWEEN ? AND ?",
-                        (run.source, min(ids), max(ids)),
-                    )
-                }
+                known = {row[0] for row in known_messages(run, "source_id", ids)}
             for message_id, session_id, timestamp in chunk:
                 plan = run.plans.get(session_id) or self._without_row(session_id, timestamp)
                 if plan.left_out:
@@ -362,6 +384,13 @@ class Plan:
                 )
         if known_here:
             self._find_gone_messages(present)
+
+    def _begin_where_known_ones_end(self) -> None:
+        """Of sessions that only gained messages, the known ones are not read again."""
+        scope = self.run.home.scope
+        for session_id, (first, latest) in {} if scope is None else scope.spoke.items():
+            if (plan := self.run.plans.get(session_id)) is not None:
+                plan.first, plan.clock, plan.latest = first, latest, latest
 
     def _at(self, message_id: int, plan: SessionPlan, timestamp: object) -> None:
         if isinstance(timestamp, (int, float)) and -_LATEST_S < timestamp < _LATEST_S:
@@ -401,10 +430,7 @@ class Plan:
             return
         here = iter(sorted(present))
         at = next(here, None)
-        for (source_id,) in run.db.execute(
-            "SELECT source_id FROM source_messages WHERE source = ? AND gone = 0 ORDER BY source_id",
-            (run.source,),
-        ):
+        for source_id in self._were_there():
             while at is not None and at < source_id:
                 at = next(here, None)
             if at != source_id and not any(
@@ -413,6 +439,19 @@ class Plan:
                 if each.first is not None
             ):
                 self.gone_messages.append(source_id)
+
+    def _were_there(self) -> Iterable[int]:
+        """Ids of messages that the home had when it was last read, as far as they are read again."""
+        run, scope = self.run, self.run.home.scope
+        if scope is None:
+            sql = "SELECT source_id FROM source_messages WHERE source = ? AND gone = 0 ORDER BY source_id"
+            return (row[0] for row in run.db.execute(sql, (run.source,)))
+        sql = (
+            "SELECT o.source_id FROM source_messages o JOIN (SELECT id FROM messages WHERE session_id = ?1"
+            " UNION ALL SELECT id FROM deleted_messages WHERE session_id = ?1) m ON m.id = o.message"
+            " WHERE o.source = ?2 AND o.gone = 0"
+        )
+        return sorted(row[0] for each in scope.whole for row in run.db.execute(sql, (each, run.source)))
 
 
 def _seconds(value: object) -> float | None:

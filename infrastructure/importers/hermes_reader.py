@@ -12,6 +12,7 @@ import msgspec
 
 from ..past_damage import ranges
 from .hermes_mirror import Mirror, read_mirror
+from .hermes_scope import Scope
 from .leaves import TableLeaves, find_leaves
 from .salvage import (
     DAMAGE,
@@ -47,7 +48,10 @@ class HermesReader:
     Attributes:
         lost: rows that could not be read. Complete for a table once its iterator is exhausted.
         damage: objects that are damaged although nothing may be lost, one sentence each.
+        scope: what is read of it; None: everything.
     """
+
+    scope: Scope | None = None
 
     def __init__(self, path: Path, db: apsw.Connection, tables: set[str]) -> None:
         self.path = path
@@ -68,6 +72,10 @@ class HermesReader:
     def has_lost(self, table: str) -> bool:
         """Whether rows of the table could not be read so far."""
         return any(each.table == table for each in self.lost)
+
+    def has_session(self, session_id: str) -> bool:
+        """Whether there is a row for the session, in the scope or not."""
+        return self._db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).get is not None
 
     def columns(self, table: str) -> tuple[str, ...]:
         """The columns that the table really has; () if there is no such table."""

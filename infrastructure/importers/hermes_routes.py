@@ -42,6 +42,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 def tell_routes(run: Run) -> None:
     """Tell each key whose entry is new, leads elsewhere, says something else, or has gone."""
+    if run.home.scope is not None and not run.home.scope.routes:
+        return
     entries, doubtful = _entries(run)
     seen = {
         key: Seen(session_id, None if entry is None else bytes(entry), gone)
@@ -64,18 +66,27 @@ def tell_routes(run: Run) -> None:
 def _is_refused(run: Run, entry: Entry, elsewhere: set[tuple[str, str | None]]) -> bool:
     """Whether it leads to a session that is not this home's: then nothing here hears of it."""
     session = run.plans.get(entry.session_id)
-    if session is not None and session.refused:
+    if session.refused if session is not None else _is_refused_unread(run, entry.session_id):
         run.findings.skip(
             f"route {entry.key}: leads to session {entry.session_id}, which did not come from this home"
         )
         return True
-    if session is None and (entry.key, entry.session_id) in elsewhere:
+    unread = session is None and run.home.scope is not None and run.home.has_session(entry.session_id)
+    if session is None and not unread and (entry.key, entry.session_id) in elsewhere:
         run.findings.skip(
             f"route {entry.key}: leads to session {entry.session_id}, which is not in this home,"
             " and came from another one already"
         )
         return True
     return False
+
+
+def _is_refused_unread(run: Run, session_id: str) -> bool:
+    """Whether a session that this import does not read is in the home, and did not come from it."""
+    if run.home.scope is None or not run.home.has_session(session_id):
+        return False
+    sources = rows(run.db, "SELECT source FROM source_sessions WHERE session_id = ?", session_id)
+    return [source for (source,) in sources] != [run.source] and not run.is_erased("session", session_id)
 
 
 def _is_erased(run: Run, session_id: str | None) -> bool:

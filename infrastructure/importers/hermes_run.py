@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,20 @@ def readable(path: Path) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
+def file_store(name: str, content: str) -> str:
+    """What stands for a home's path where it is a file of exported sessions: its name and its content."""
+    return f"{name}#{content}"
+
+
+def file_of(path: str | None) -> str | None:
+    """The file that `file_store` names; None for the path of a home."""
+    found = _FILE_STORE.fullmatch(path or "")
+    return None if found is None else found[1]
+
+
+_FILE_STORE = re.compile(r"(.+)#[0-9a-f]{16}", re.DOTALL)
+
+
 def store_of(log: Log, db: Connection, path: Path, moved_from: Path | None) -> str:
     """The fingerprint of the home at `path`: the same at each run, and after a declared move.
 
@@ -201,3 +216,27 @@ def _was_at(log: Log, store: str, path: Path | None) -> bool:
 def rows(db: Connection, sql: str, *values: Any) -> list[Any]:
     """All rows of a query."""
     return db.execute(sql, values).fetchall()
+
+
+def rows_of(db: Connection, sql: str, column: str, among: Collection[str] | None) -> Iterator[Any]:
+    """All rows of a query without a condition; only those whose column is one of `among`, if given."""
+    if among is None:
+        yield from db.execute(sql)
+        return
+    texts = msgspec.json.encode(sorted(among)).decode()
+    yield from db.execute(f"{sql} WHERE {column} IN (SELECT value FROM json_each(?))", (texts,))
+
+
+def known_messages(run: Run, columns: str, ids: Sequence[int]) -> Iterator[Any]:
+    """Rows of source_messages by a source's ids: at once where these are close together, else one by one."""
+    first, last = min(ids), max(ids)
+    if last - first < _CLOSE * len(ids):
+        sql = f"SELECT {columns} FROM source_messages WHERE source = ? AND source_id BETWEEN ? AND ?"
+        yield from run.db.execute(sql, (run.source, first, last))
+        return
+    sql = f"SELECT {columns} FROM source_messages WHERE source = ? AND source_id = ?"
+    for each in ids:
+        yield from run.db.execute(sql, (run.source, each))
+
+
+_CLOSE = 8

@@ -16,7 +16,7 @@ from ...projections.sources import usage_digest, usage_key, usage_row_gone
 from ..streams import title_stream
 from .hermes_plan import Plan
 from .hermes_rows import model_usage, plain, session_row
-from .hermes_run import Run, SessionPlan, rows
+from .hermes_run import Run, SessionPlan, rows, rows_of
 from .writer import Told
 
 
@@ -172,7 +172,12 @@ def tell_usage(run: Run, plan: Plan) -> None:
     """Each model's share, where it differs from what was last seen or has gone."""
     known: Mapping[tuple[str, bytes], bytes] = {
         (session_id, bytes(key)): bytes(seen)
-        for session_id, key, seen in run.db.execute("SELECT session_id, key, digest FROM source_usage")
+        for session_id, key, seen in rows_of(
+            run.db,
+            "SELECT session_id, key, digest FROM source_usage",
+            "session_id",
+            None if run.home.scope is None else run.home.scope.sessions,
+        )
     }
     read: set[tuple[str, bytes]] = set()
     for raw in run.home.model_usage():

@@ -22,7 +22,7 @@ def tell_waiting(run: Run) -> None:
     for plan in run.numbered:
         if plan.held is not None and plan.ending is not None:
             _end(run, plan.id, plan.ending, end_told(run, plan, plan.ending, plan.held))
-    for session_id in sorted(run.waiting & run.plans.keys()):
+    for session_id in sorted(run.waiting & (run.plans.keys() | run.led_away)):
         left = _session(run, session_id)
         if left is not None and left.turns.waiting and (left.over or session_id in run.led_away):
             _move(run, left, left)

@@ -21,15 +21,17 @@ import msgspec
 from ...domain.errors import BadIdentifier, NotAStore
 from ...domain.ids import refuse_unsafe_session
 from ...domain.message import STRUCTURED
+from ...domain.source_rows import COSTS, TOKENS
 from ...domain.text import scrub
 from ...projections import exported
 from ...projections.base import Connection
 from ..blame import blaming
 from ..copies import note_copy
 from ..exporters.values import encode
+from .file_kind import kinds_of
 from .hermes import WAIT_S, Target, take_in
 from .hermes_home import HermesHome
-from .hermes_run import readable
+from .hermes_run import file_store, readable
 from .report import ImportReport
 from .salvage import Lost
 from .turn import my_turn
@@ -41,14 +43,21 @@ _COUNTED: Final = ("last_active", "messages", "segments", "lineage_session_ids",
 _ROWIDS: Final = frozenset({"rowid", "_rowid_", "oid"})
 _WIDEST: Final = 500
 _NUMBERS: Final = (1 << 63) - 1
+_AMOUNTS: Final = frozenset({*TOKENS, *COSTS, "token_count"})
+_TIMES: Final = frozenset({"started_at", "ended_at", "timestamp"})
+_LAST_S: Final = 1e11
+"""Some three thousand years; a number beyond it is in another unit, or none at all."""
 
 
 class BadLine(ValueError):
     """A line that is no session; the text says why."""
 
 
-def import_jsonl(target: Target, path: Path) -> ImportReport:
+def import_jsonl(target: Target, path: Path, *, name: str | None = None) -> ImportReport:
     """Take in the sessions of the file at `path`; it is only read.
+
+    Args:
+        name: what it is called where it is a copy of ours of what somebody else gave.
 
     A line that is no session is named in `lost` and passed over. A session that is here already is left
     as it is, and named in `skipped` where the file says otherwise.
@@ -63,24 +72,35 @@ def import_jsonl(target: Target, path: Path) -> ImportReport:
         blaming(target.projector.log, lambda: target.projector),
         _scratch(home) as scratch,
     ):
-        store = Path(f"{readable(path)}#{_content(path)}")
+        called = name or readable(path)
+        store = Path(file_store(called, _content(path)))
         target.projector.catch_up()
         made = _Home(scratch / "home" / "state.db", target.projector.state.reader(), store)
         made.read(path)
         if not made.lines:
-            raise NotAStore(f"{readable(path)} holds no session: {made.why}")
+            raise _no_session(path, called, made.why)
         with HermesHome.open(scratch / "home", scratch / "links") as there:
             there.path = store
             there.lost += made.bad
             done = take_in(target, there, None, None)
-    note_copy(home, path)
+    if name is None:
+        note_copy(home, path)
     unchanged = dict(done.unchanged)
     for word, count in made.unchanged.items():
         if count:
             unchanged[word] = unchanged.get(word, 0) + count
-    return msgspec.structs.replace(
-        done, path=readable(path), unchanged=unchanged, notes=[*made.notes, *done.notes]
-    )
+    return msgspec.structs.replace(done, path=called, unchanged=unchanged, notes=[*made.notes, *done.notes])
+
+
+def _no_session(path: Path, called: str, why: str) -> NotAStore:
+    """What the file is, where that can be seen; else what is wrong with its first line."""
+    kinds = kinds_of(path)
+    if not kinds or kinds[0].command == "jsonl":
+        return NotAStore(f"{called} holds no session: {why}")
+    hint = "name what `retold sessions export` wrote"
+    if kinds[0].command is not None:
+        hint = f"take it in with: retold import {kinds[0].command}"
+    return NotAStore(f"{called} holds no session: it is {kinds[0].words}", hint=hint)
 
 
 def refuse_no_file(path: Path) -> None:
@@ -154,7 +174,7 @@ class _Home:
                 self._session(session)
                 self.lines += 1
         except (BadLine, BadIdentifier) as error:
-            self.why = f"line {number}: {error}"
+            self.why = self.why if self.bad else f"line {number}: {error}"
             self.bad.append(Lost("line", number, number, None, str(error), 1))
 
     def _session(self, session: Fields) -> None:
@@ -291,9 +311,21 @@ def _value(value: Any, name: str) -> Any:
         return scrub(json.dumps(value, ensure_ascii=False))[0]
     if isinstance(value, bool):
         return int(value)
+    if isinstance(value, int | float):
+        _refuse_number(value, name)
     if isinstance(value, int) and abs(value) > _NUMBERS:
         raise BadLine(f"{name} is a number of more than 64 bits")
     return value
+
+
+def _refuse_number(value: float, name: str) -> None:
+    """Refuse what is no number, no amount or no time, wherever it stands."""
+    if value != value or value in (float("inf"), float("-inf")):
+        raise BadLine(f"{name} is {value}, which is no number that can be kept")
+    if name in _AMOUNTS and value < 0:
+        raise BadLine(f"{name} is {value}: less than nothing cannot be used")
+    if name in _TIMES and abs(value) >= _LAST_S:
+        raise BadLine(f"{name} is {value}, which is no time in seconds since 1970")
 
 
 def _quoted(name: str) -> str:

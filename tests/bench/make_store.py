@@ -32,6 +32,8 @@ TOOLS = ("terminal", "web_search", "read_file", "write_file", "memory")
 EVERY = 50
 LATIN, CJK, PHRASE = "lighthouse", "灯塔", "kelp harvest permit"
 PHRASE_EVERY = 500
+COMMON, COMMON_OF_100 = "harbour", 52
+"""Of the messages that say anything, three in four, so many have the word: 39 of 100 of all."""
 
 
 def paragraphs() -> list[str]:
@@ -64,8 +66,10 @@ class Speech:
             text = "\n\n".join(self._random.choices(self._paragraphs, k=much))
         if number % EVERY == 1:
             text = f"{text} {LATIN}" if self._random.random() < 0.5 else f"The {LATIN}: {text}"
-        if number % EVERY == 2:
+        if number % EVERY == 4:
             text = f"{text} 我们明天去{CJK}看看"
+        if number % 100 < COMMON_OF_100:
+            text = f"{text} {COMMON}"
         if number % PHRASE_EVERY == 3:
             text = f"{text} Where is the {PHRASE} kept?"
         return text
@@ -91,7 +95,7 @@ def messages(session: str, at_s: float, first: int, count: int, speech: Speech) 
                 ]
                 row |= {"role": "assistant", "content": "", "tool_calls": json.dumps(calls)}
                 row["finish_reason"] = "tool_calls"
-                if LATIN in arguments or number % EVERY in (1, 2) or number % PHRASE_EVERY == 3:
+                if LATIN in arguments or number % EVERY == 1 or number % PHRASE_EVERY == 3:
                     row["content"] = speech.said(number)  # what is planted must be said
             case 2:
                 row |= {"role": "tool", "tool_name": TOOLS[(number - 1) % len(TOOLS)]}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 
 from retold.domain.errors import TurnRunning
 from retold.infrastructure.clock import now_us
+from retold.infrastructure.commands.removal import RemovalCommands
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.tests.histories import DAY_US, HOUR_US
 from retold.tests.peer import peer_python
@@ -118,6 +121,63 @@ def test_what_changed_while_it_was_asked_stays(run: Run, home: Path, monkeypatch
     assert "new-1" in ids(run)
 
 
+def test_a_second_prune_passes_over_what_the_first_took_and_takes_no_more(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = run("sessions", "prune", "--older-than", "0d", "--dry-run", "--json").json
+    delete = SessionEngine.delete_conversation
+
+    def second(engine: SessionEngine, *given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(SessionEngine, "delete_conversation", delete)
+        with open_home(home) as other:
+            other.delete_session("boat-1")  # as another prune in the middle of its way
+            other.create_session("subagent", session_id="late", parent="new-1", parent_kind="delegate")
+        return delete(engine, *given, **more)
+
+    monkeypatch.setattr(SessionEngine, "delete_conversation", second)
+    done = run("sessions", "prune", "--older-than", "0d", "--yes")
+
+    assert (done.exit_code, done.stdout) == (0, "Nothing was deleted: it changed meanwhile.\n")
+    assert "boat-1  changed meanwhile" in done.stderr
+    assert "new-1  changed meanwhile" in done.stderr
+    assert "late" in ids(run)
+    assert {each["id"] for each in shown["sessions"]} == {"boat-1", *ids(run)} - {"late", "open-1"}
+
+
+def test_a_conversation_goes_in_one_save(run: Run) -> None:
+    done = run("sessions", "prune", "--yes", "--json").json
+    told = [
+        json.loads(line)
+        for line in run("log", "--since", f"#{min(done['positions'])}", "--json").stdout.splitlines()
+    ]
+
+    assert len({each["save"] for each in told if each["type"] == "session_deleted.1"}) == 1
+
+
+def test_no_command_ends_or_prunes_what_was_left_open(run: Run, home: Path) -> None:
+    now = now_us()
+    with open_home(home) as engine:
+        engine.create_session("cli", session_id="left", title="left open", at_us=now - OLD_US)
+        engine.append_message("left", "user", "hello", at_us=now - OLD_US)
+    for argv in (
+        ["sessions", "rename", "new-1", "named"],
+        ["sessions", "pin", "new-1"],
+        ["sessions", "archive", "new-1"],
+        ["sessions", "prune", "--yes"],
+        ["sessions", "prune", "--older-than", "1d", "--yes"],
+        ["verify", "--fix"],
+        ["sessions", "optimize"],
+    ):
+        assert run(*argv).exit_code == 0
+    assert run("sessions", "show", "left", "--json").json["end_reason"] is None
+
+    with open_home(home) as engine:
+        engine.start_gateway()
+
+    assert run("sessions", "show", "left", "--json").json["end_reason"] == "startup_orphan_reap"
+    assert run("sessions", "prune", "--older-than", "1d", "--yes").stdout.startswith("No sessions match")
+
+
 def test_what_matches_and_stays_is_named_with_the_reason(run: Run, home: Path) -> None:
     with open_home(home) as engine:
         engine.pin_session("boat-1")
@@ -137,14 +197,14 @@ def test_what_matches_and_stays_is_named_with_the_reason(run: Run, home: Path) -
 def test_a_conversation_of_which_a_part_cannot_go_stays_whole(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delete = SessionEngine.delete_session
+    go = RemovalCommands._go
 
-    def refuses(engine: SessionEngine, session_id: str, *given: Any, **more: Any) -> Any:
+    def refuses(engine: SessionEngine, session_id: str, *given: Any) -> Any:
         if session_id == "boat-1":
             raise TurnRunning("boat-1", turn="t", gateway=None, since_us=1, lease_until_us=2)
-        return delete(engine, session_id, *given, **more)
+        return go(engine, session_id, *given)
 
-    monkeypatch.setattr(SessionEngine, "delete_session", refuses)
+    monkeypatch.setattr(RemovalCommands, "_go", refuses)
     before = ids(run)
     done = run("sessions", "prune", "--yes")
 
@@ -185,14 +245,14 @@ def test_after_many_the_log_names_what_to_take_back(run: Run, home: Path) -> Non
 def test_whoever_interrupts_it_is_told_what_was_done(
     run: Run, monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
-    delete = SessionEngine.delete_session
+    delete = SessionEngine.delete_conversation
 
-    def stops(engine: SessionEngine, session_id: str, *given: Any, **more: Any) -> Any:
-        if session_id == "new-1":
+    def stops(engine: SessionEngine, session_ids: Sequence[str], *given: Any, **more: Any) -> Any:
+        if "new-1" in session_ids:
             raise KeyboardInterrupt
-        return delete(engine, session_id, *given, **more)
+        return delete(engine, session_ids, *given, **more)
 
-    monkeypatch.setattr(SessionEngine, "delete_session", stops)
+    monkeypatch.setattr(SessionEngine, "delete_conversation", stops)
     done = run("sessions", "prune", "--older-than", "0d", "--yes", *(["--json"] if as_json else []))
 
     assert done.exit_code == 130

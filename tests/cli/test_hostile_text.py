@@ -21,7 +21,7 @@ from retold.tests.conftest import Run
 BAD = "\x1b[31m\x07\x9b2J\u202e\u2066\r\n\x7f\x85\u2028"
 """Colors, a bell, a C1 introducer, two bidi controls, line ends of every kind."""
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
-_STYLE = re.compile("\x1b\\[[01]m")  # our own bold, and its end
+_STYLE = re.compile("\x1b\\[(?:0|1|2|[12;]*(?:33|32))m")
 
 OLD, NEW, LONE = f"old{BAD}x", f"new{BAD}x", f"lone{BAD}x"
 KEY, LOST = f"agent:main:telegram:dm:10{BAD}01", f"agent:main:telegram:dm:20{BAD}02"
@@ -35,7 +35,16 @@ COMMANDS: list[tuple[str, ...]] = [
     ("sessions", "show", f"none{BAD}"),
     ("sessions", "tree", OLD),
     ("sessions", "stats"),
+    ("sessions", "browse"),
     ("sessions", "repair-routing", "--all"),
+    ("resume", OLD),
+    ("resume", NEW, "--format", "text"),
+    ("resume", f"none{BAD}"),
+    ("resume", "--in", f"/none{BAD}"),
+    ("where", OLD),
+    ("where", f"none{BAD}"),
+    ("insights", "--days", "36500"),
+    ("insights", "--source", f"none{BAD}"),
     ("search", "hull"),
     ("search", f"hu{BAD}ll"),
     ("why", KEY),
@@ -83,6 +92,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("import", "jsonl", f"none{BAD}"),
     ("sessions", "export", f"/dev/null/no{BAD}"),
     ("sessions", "export", "-", "--session-id", f"none{BAD}"),
+    ("export", "hermes", f"/dev/null/no{BAD}"),
     ("mcp", "--print-config", "claude"),
     ("maintain",),
     ("backup", f"/dev/null/no{BAD}"),

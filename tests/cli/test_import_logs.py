@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retold.tests.conftest import FIXTURES, Run
+from retold.tests.conftest import FIXTURES, ROOT, Run
 
 
 def test_an_import_says_what_was_taken_and_names_the_bad_line(run: Run) -> None:
@@ -48,11 +48,41 @@ def test_where_no_logs_are_nothing_is_made(
 
 
 def test_a_file_of_something_else_is_skipped_with_its_reason(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "other.jsonl").write_text('{"a": 1}\n', encoding="utf-8")
-    answer = run("import", "claude", tmp_path, "--json").json
+    shutil.copytree(FIXTURES / "claude", tmp_path / "there")
+    (tmp_path / "there" / "projects" / "other.jsonl").write_text('{"a": 1}\n', encoding="utf-8")
+    answer = run("import", "claude", tmp_path / "there", "--json").json
 
-    assert answer["taken"] == {}
-    assert answer["skipped"] == [f"{tmp_path}/other.jsonl: no line of it is one of Claude Code"]
+    assert answer["taken"]["sessions"] == 4
+    assert answer["skipped"] == [
+        f"{tmp_path}/there/projects/other.jsonl: it is no log of Claude Code: no line of it is one"
+    ]
+
+
+LOG_OF_CLAUDE = FIXTURES / "claude/projects/-srv-boat/11111111-2222-4333-8444-555555555555.jsonl"
+LOG_OF_CODEX = next((FIXTURES / "codex").rglob("*.jsonl"))
+
+
+@pytest.mark.parametrize("folder", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "there", "name", "said"),
+    [
+        ("claude", LOG_OF_CODEX, "7e57ed00-2222-4333-8444-555555555555.jsonl", "is a log of Codex, not a"),
+        ("codex", LOG_OF_CLAUDE, f"rollout-{LOG_OF_CLAUDE.name}", "is a log of Claude Code, not a"),
+        ("claude", FIXTURES / "hermes-home/state.db", "a.jsonl", "is a SQLite database, not a log of Claude"),
+        ("codex", FIXTURES / "hermes-home/state.db", "rollout-a.jsonl", "is a SQLite database, not a log"),
+        ("codex", ROOT / "README.md", "rollout-a.jsonl", "is no log of Codex: no line of it is one"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_and_named(
+    run: Run, home: Path, tmp_path: Path, folder: bool, kind: str, there: Path, name: str, said: str
+) -> None:
+    (tmp_path / "logs").mkdir()
+    shutil.copy(there, tmp_path / "logs" / name)
+    ran = run("import", kind, tmp_path / "logs" if folder else tmp_path / "logs" / name)
+
+    assert ran.exit_code == 2
+    assert said in " ".join(ran.stderr.split())
+    assert not home.exists()
 
 
 def test_why_says_nothing_of_a_bad_line_in_a_log(run: Run, hermes_home: Path) -> None:

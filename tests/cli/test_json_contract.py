@@ -60,6 +60,8 @@ def test_a_list_answers_with_what_is_promised(run: Run) -> None:
         "archived": False,
         "parent_id": None,
         "end_reason": "compression",
+        "pinned": False,
+        "workspace": None,
         "stale": False,
     }
     assert (found["s2"]["parent_id"], found["s2"]["end_reason"]) == ("s1", None)

@@ -1,21 +1,16 @@
-"""`retold sessions repair-routing --apply`: asks, backs up, adopts, says how to take it back; and plans."""
+"""`retold sessions repair-routing --apply`: asks, backs up, adopts, says how to take it back."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retold.domain.errors import NoRoom
 from retold.infrastructure.engine import open_home
 from retold.infrastructure.log import Log
 from retold.tests.conftest import FIXTURES
@@ -131,7 +126,7 @@ def test_two_histories_are_refused_until_one_is_chosen(run: Run, imported: Path)
     assert "--choose" in refused.stdout
     assert refused.stdout.endswith("Repaired 0 of 1 session(s).\n")
     assert chosen.exit_code == 0
-    assert f"    the chat goes on in {TWICE['routed_to_now']}\n" in chosen.stdout
+    assert f"    its chat goes on in {TWICE['routed_to_now']}\n" in chosen.stdout
 
 
 def test_each_choice_is_a_command_that_can_be_pasted(run: Run, imported: Path) -> None:
@@ -153,7 +148,7 @@ def test_another_choice_after_a_repair_is_refused_and_says_how(run: Run, importe
     same = run(*apply, "--choose", LINEAGE["orphan"])
 
     assert other.exit_code == 3
-    assert "owns" in other.stdout
+    assert "bears" in other.stdout
     assert f"not in {LINEAGE['routed_to_now']}\n" in other.stdout
     assert f"retold sessions route {LINEAGE['adopts_key']} {LINEAGE['routed_to_now']}" in other.stdout
     assert (same.exit_code, head(imported)) == (0, before)
@@ -283,182 +278,31 @@ def test_what_a_kill_left_of_a_backup_is_gone_after_the_next_repair_or_upkeep(
     assert backups(imported) == []
 
 
-# --- plans -------------------------------------------------------------------------------------------
+# --- what is said of where a chat goes on --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["plan.yaml", "plan.json"])
-def test_a_plan_is_written_edited_and_applied(run: Run, imported: Path, tmp_path: Path, name: str) -> None:
-    plan = tmp_path / name
-    written = run(*REPAIR, "--plan", plan)
-    text = plan.read_text("utf-8")
-
-    assert written.exit_code == 0
-    assert f"Wrote 3 to adopt and 4 undecided to {plan}\n" in written.stdout
-    assert str(plan) in written.stdout.split("--apply --plan ")[1]
-    for each in (LINEAGE["orphan"], UNDECIDED["orphan"], *UNDECIDED["candidates"]):
-        assert each in text
-    still_open = run(*REPAIR, "--apply", "--yes", "--plan", plan)
-    assert still_open.exit_code == 2
-    assert "leaves open which session goes on" in still_open.stderr
-    choice = f'"{TWICE["orphan"]}"'
-    plan.write_text(
-        text.replace("'?'", choice).replace('"?"', choice).replace("choose: ?", f"choose: {choice}")
-    )
-    done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
-    assert (done.exit_code, done.stdout[-28:]) == (0, "Repaired 3 of 3 session(s).\n")
-    position = head(imported)
-    again = run(*REPAIR, "--apply", "--yes", "--plan", plan)
-    assert (again.exit_code, again.stdout[-28:]) == (0, "Repaired 3 of 3 session(s).\n")
-    assert again.stdout.count(" already\n") == 3
-    assert (head(imported), len(backups(imported))) == (position, 1)
-
-
-def test_a_plan_that_came_half_way_goes_on_from_there(run: Run, imported: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    run(*REPAIR, "--plan", plan)
-    told = json.loads(plan.read_text())
-    told["adopt"] = [each for each in told["adopt"] if "choose" not in each]
-    plan.write_text(json.dumps(told))
-    orphans = [each["orphan"] for each in told["adopt"]]
-    run(*REPAIR, "--apply", "--yes", orphans[0])
-    done = run(*REPAIR, "--apply", "--yes", "--json", "--plan", plan)
-
-    assert done.exit_code == 0
-    assert [(each["session_id"], bool(each["positions"])) for each in done.json["adopted"]] == [
-        (orphans[0], False),
-        *((each, True) for each in orphans[1:]),
-    ]
-
-
-def test_a_person_may_add_to_a_plan_what_no_rule_decides(run: Run, imported: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    own = {"orphan": UNDECIDED["orphan"], "from": UNDECIDED["candidates"][1]}
-    plan.write_text(json.dumps({"adopt": [own]}))
-    done = run(*REPAIR, "--apply", "--yes", "--json", "--plan", plan).json
-
-    assert done["adopted"][0]["donor_id"] == UNDECIDED["candidates"][1]
-
-
-def test_a_plan_that_is_out_of_date_adopts_nothing_else(run: Run, imported: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    run(*REPAIR, "--plan", plan)
-    told = json.loads(plan.read_text())
-    told["adopt"] = [each for each in told["adopt"] if each["orphan"] == LINEAGE["orphan"]]
-    told["adopt"][0]["from"] = TWICE["predecessor"]
-    plan.write_text(json.dumps(told))
-    done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
-
-    assert done.exit_code == 3
-    said = f"✗ {LINEAGE['orphan']} was not adopted (the row changed since it was reported)\n"
-    assert said in done.stdout
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[", "adopt: 5", '{"adopt":[{"orphan":"x"}]}', "adopt: [{what: 1}]", "\0"]
-)
-def test_a_file_that_is_no_plan_is_refused(run: Run, imported: Path, tmp_path: Path, text: str) -> None:
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(text)
-    done = run(*REPAIR, "--apply", "--yes", "--plan", plan)
-
-    assert done.exit_code == 2
-    assert f"{plan} is no plan" in done.stderr
-
-
-def test_no_file_is_written_over_by_a_plan(run: Run, imported: Path, tmp_path: Path) -> None:
-    (tmp_path / "plan.yaml").write_text("mine")
-    done = run(*REPAIR, "--plan", tmp_path / "plan.yaml")
-
-    assert (done.exit_code, (tmp_path / "plan.yaml").read_text()) == (2, "mine")
-    assert run(*REPAIR, "--apply", "--plan", tmp_path / "none.yaml").exit_code == 2
-
-
-# --- into the Hermes home ----------------------------------------------------------------------------
-
-
-def test_into_carries_what_was_repaired_and_tells_the_way_back(
-    run: Run, imported: Path, hermes_home: Path
+def test_who_bears_the_key_of_a_chat_that_goes_on_elsewhere_is_not_said_to_own_it(
+    run: Run, imported: Path
 ) -> None:
-    done = run(*REPAIR, "--apply", "--yes", "--into", hermes_home)
-    again = run(*REPAIR, "--into", hermes_home, "--json")
+    choice = ("--choose", TWICE["routed_to_now"])
+    done = run(*REPAIR, "--apply", "--yes", TWICE["orphan"], *choice)
+    again = run(*REPAIR, "--apply", "--yes", TWICE["orphan"], *choice)
 
-    assert done.exit_code == 0
-    assert f"✓ {LINEAGE['adopts_key']} leads to {LINEAGE['orphan']} in {hermes_home}\n" in done.stdout
-    assert "take it back, with Hermes stopped, by:\n" in done.stdout
-    assert f"cp -p {hermes_home}/state.db.before-repair-" in done.stdout
-    assert again.json["into"] == {
-        "path": str(hermes_home),
-        "done": [],
-        "refused": [],
-        "backup": None,
-        "back": [],
-    }
+    assert f"✓ {TWICE['orphan']} bears {TWICE['adopts_key']} again\n" in done.stdout
+    assert f"    its chat goes on in {TWICE['routed_to_now']}\n" in done.stdout
+    assert f"✓ {TWICE['orphan']} bears {TWICE['adopts_key']} already\n" in again.stdout
+    assert f"    its chat goes on in {TWICE['routed_to_now']}\n" in again.stdout
+    assert again.stdout.endswith("\nRepaired 0 of 1 session(s); 1 had its key already.\n")
+    assert "owns" not in done.stdout + again.stdout
 
 
-@contextlib.contextmanager
-def held_by_another(hermes_home: Path) -> Iterator[None]:
-    """As a Hermes that is idle holds it."""
-    code = (
-        "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\n"
-        "db.execute('SELECT count(*) FROM sessions').fetchone()\n"
-        "print('held', flush=True)\nsys.stdin.readline()"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(hermes_home / "state.db")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    try:
-        yield
-    finally:
-        holder.communicate("\n")
-
-
-@pytest.mark.parametrize("told", [(), ("--json",)])
-def test_into_a_home_that_is_held_nothing_is_done_here_either(
-    run: Run, imported: Path, hermes_home: Path, told: tuple[str, ...]
+def test_of_a_session_that_had_ended_for_good_it_is_said_that_its_chat_leads_nowhere(
+    run: Run, imported: Path
 ) -> None:
-    before = head(imported)
-    with held_by_another(hermes_home):
-        done = run(*REPAIR, "--apply", "--yes", "--into", hermes_home, *told)
+    with open_home(imported) as engine:
+        engine.end_session(LINEAGE["orphan"], "session_reset")
+    done = run(*REPAIR, "--apply", "--yes", LINEAGE["orphan"])
 
-    assert done.exit_code == 4
-    assert "nothing was changed there" in (done.stdout if told else done.stderr)
-    assert (head(imported), backups(imported)) == (before, [])
-
-
-def test_what_was_done_here_is_told_where_it_cannot_be_carried(
-    run: Run, imported: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise NoRoom("no room there", hint="make some")
-
-    monkeypatch.setattr("retold.infrastructure.exporters.hermes_repair.copied", full)
-    done = run(*REPAIR, "--apply", "--yes", "--into", hermes_home, LINEAGE["orphan"])
-    again = run(*REPAIR, "--apply", "--yes", "--into", hermes_home, TRUTH["contiguity"]["orphan"], "--json")
-
-    assert (done.exit_code, again.exit_code) == (4, 4)
-    assert "Repaired 1 of 1 session(s).\n" in done.stdout
-    assert "take it back with: retold undo " in done.stdout
-    assert "A backup from before lies in " in done.stderr
-    assert "retold: no room there\n" in done.stderr
-    assert again.json["adopted"][0]["positions"]
-    assert Path(again.json["backup"]).is_dir()
-    assert again.json["into"] == {
-        "path": str(hermes_home),
-        "done": [],
-        "refused": [],
-        "backup": None,
-        "back": [],
-        "error": {"kind": "no_room", "message": "no room there", "hint": "make some"},
-    }
-
-
-def test_into_a_home_that_was_never_imported_is_refused(run: Run, imported: Path, tmp_path: Path) -> None:
-    done = run(*REPAIR, "--into", tmp_path)
-
-    assert done.exit_code == 2
-    assert "was never imported here" in done.stderr
+    assert f"✓ {LINEAGE['orphan']} bears {LINEAGE['adopts_key']} again\n" in done.stdout
+    assert "    it ended for good (session_reset), so its chat leads nowhere: the next message" in done.stdout
+    assert run("why", LINEAGE["adopts_key"], "--json").json["decision"] is None

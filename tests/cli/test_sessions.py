@@ -1,4 +1,7 @@
-"""`retold sessions list`, `show`, `tree` and `stats` as a person or a program sees them."""
+"""`retold sessions list`, `show`, `tree` and `stats` as a person or a program sees them.
+
+Over 400 lines because four commands share one home of chats.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "is_terminal", lambda: True)
     monkeypatch.setattr("retold.cli.sessions.is_terminal", lambda: True)
     monkeypatch.setattr("retold.cli.transcript.is_terminal", lambda: True)
+    monkeypatch.setattr("retold.cli.listed.is_terminal", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
 
 
@@ -184,10 +188,11 @@ def test_where_only_a_title_has_room_a_session_without_one_shows_its_preview(run
     with history(home) as h:
         h.session("20260504_080000_b33d43d5", source="a-long-source-name")
         h.say("20260504_080000_b33d43d5", "boat leaks")
+        h.session("titled", title="plan")
     lines = on_a_terminal("sessions", "list", env={"RETOLD_HOME": str(home)}).splitlines()
 
     assert lines[0].split() == ["Title", "Last", "Active", "Source", "ID"]
-    assert lines[2].startswith("boat leaks  ")
+    assert any(each.startswith("boat leaks  ") for each in lines)
 
 
 def test_an_empty_home_has_no_sessions(run: Run, home: Path) -> None:

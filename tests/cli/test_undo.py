@@ -95,7 +95,7 @@ def test_a_repair_that_was_carried_names_the_home_and_the_way_back_there(
     way = done.stderr.split("takes it back there, too: retold ")[1].splitlines()[0]
 
     assert (done.exit_code, f"It was carried into {hermes_home}" in done.stderr) == (0, True)
-    back = run(*shlex.split(way))
+    back = run(*shlex.split(way), "--yes")
     assert back.exit_code == 0
     assert "is as it was before #" in back.stdout
     assert "Nothing was to be changed" in run(*shlex.split(way)).stdout

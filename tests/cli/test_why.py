@@ -1,4 +1,7 @@
-"""`retold why`: who a chat belongs to, what was decided, and what is wrong, as text and as JSON."""
+"""`retold why`: who a chat belongs to, what was decided, and what is wrong, as text and as JSON.
+
+Over 400 lines because every test asks the same command of a chat that went another way.
+"""
 
 from __future__ import annotations
 

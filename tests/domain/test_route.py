@@ -99,3 +99,38 @@ def test_work_is_noted_once_by_its_name_and_stays_through_every_move() -> None:
     assert after(noted, moved, e.ErasedEvent(topic=e.SessionRerouted.topic)).holds == state.holds
     last = after(noted, moved, over)
     assert (last.holds, last.session_id, last.version) == ((), "s1", 3)
+
+
+def test_of_several_closings_an_undo_puts_back_that_of_the_save_that_it_names() -> None:
+    told: list[tuple[int, object, int | None]] = [
+        (1, e.RouteClosed(K, "s0", "idle"), None),
+        (2, e.SessionRerouted(K, "s1", None, "first_message"), None),
+        (3, e.RouteClosed(K, "s1", "repair"), None),
+        (5, e.SessionRerouted(K, "s1", None, "undo"), 3),
+    ]
+    state = Route(K)
+    for version, (position, payload, caused_by) in enumerate(told, 1):
+        state = evolve(state, version, payload, position=position, caused_by=caused_by)
+    undo = e.RouteClosed(K, "s1", "undo")
+    first = evolve(state, 5, undo, position=6, caused_by=2)
+    again = evolve(state, 5, undo, position=6, caused_by=5)
+    within = evolve(state, 5, undo, position=6, caused_by=4)  # a save's first event may be another stream's
+
+    assert (first.session_id, first.closed, first.left) == (None, "idle", "s0")
+    assert (again.closed, again.left) == (within.closed, within.left) == ("repair", "s1")
+    assert (evolve(state, 5, undo).closed, evolve(state, 5, undo, caused_by=9).closed) == ("repair", "repair")
+    assert (first.version, first.closings) == (5, state.closings)
+
+
+def test_closings_of_long_ago_are_let_go() -> None:
+    state, version = Route(K), 0
+    for day in range(40):
+        for payload in (
+            e.SessionRerouted(K, f"s{day}", None, "daily"),
+            e.RouteClosed(K, f"s{day}", "daily"),
+        ):
+            version += 1
+            state = evolve(state, version, payload, position=version)
+
+    assert [each.left for each in state.closings] == [f"s{day}" for day in range(7, 39)]
+    assert [each.position for each in state.closings] == list(range(17, 80, 2))

@@ -38,6 +38,7 @@ COMMANDS: dict[str, Command] = {
     "branch": ("branch_session", {"session_id": "led", "branch_id": "way"}),
     "title": ("title_session", {"session_id": "led", "title": "another"}),
     "resume": ("resume", {"key": KEY, "session_id": "runs"}),
+    "resume in a terminal": ("resume_session", {"session_id": "closed"}),
     "undo": ("undo", {"position": 0}),
     "start": ("start_gateway", {"name": "g"}),
 }
@@ -60,6 +61,8 @@ def prepare(home: Path) -> int:
                 engine.append_message(name, role, text, platform_message_id=f"m{number}")
         engine.create_session("cli", parent="led", parent_kind="delegate", session_id="helper")
         engine.delete_session("gone")
+        engine.create_session("cli", session_id="closed")
+        engine.end_session("closed", "cli_close")
         engine.set_home_channel("telegram", "1002")
         engine.request_handoff("handed", "telegram")
         engine.claim_handoff("handed", "g")

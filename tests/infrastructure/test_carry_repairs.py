@@ -14,19 +14,23 @@ import pytest
 
 from retold.domain.ends import SUPERSEDED
 from retold.domain.errors import BadUsage, NoRoom, NotAStore, StoreBusy
-from retold.domain.events import SessionRerouted
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.exporters.hermes_home import HermesWriter
 from retold.infrastructure.exporters.hermes_repair import Carried, carry_repairs
 from retold.infrastructure.importers.hermes import import_hermes
-from retold.infrastructure.streams import route_stream
-from retold.infrastructure.verify import verify
-from retold.tests.conftest import Run
+from retold.tests.infrastructure.carrying import (
+    CARRIER,
+    DONOR,
+    KEY,
+    ORPHAN,
+    WRONG,
+    entries,
+    repair_of,
+    session,
+)
 from retold.tests.infrastructure.importing import ask, edit
-from retold.tests.infrastructure.test_repairs import TRUTH
+from retold.tests.infrastructure.repairing import TRUTH
 
-KEY = TRUTH["lineage"]["adopts_key"]
-ORPHAN, DONOR, WRONG = (TRUTH["lineage"][name] for name in ("orphan", "predecessor", "routed_to_now"))
 _HOLDER = """
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
@@ -34,14 +38,6 @@ db.execute(f"PRAGMA journal_mode={sys.argv[2]}")
 db.execute("SELECT count(*) FROM sessions").fetchone()
 print("held", flush=True)
 sys.stdin.readline()
-"""
-_CARRIER = """
-import sys
-from pathlib import Path
-from retold.infrastructure.engine import open_home
-from retold.infrastructure.exporters.hermes_repair import carry_repairs
-with open_home(Path(sys.argv[1])) as engine:
-    carry_repairs(engine, Path(sys.argv[2]))
 """
 
 
@@ -54,18 +50,6 @@ def engine(home: Path, hermes_home: Path) -> Iterator[SessionEngine]:
         yield opened
 
 
-def session(hermes: Path, session_id: str) -> dict[str, Any]:
-    columns = ("session_key", "chat_id", "user_id", "parent_session_id", "ended_at", "end_reason")
-    (row,) = ask(hermes, f"SELECT {', '.join(columns)} FROM sessions WHERE id = ?", session_id)
-    return dict(zip(columns, row, strict=True))
-
-
-def entries(hermes: Path, key: str = KEY) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The key's entry in the table, and in the mirror."""
-    ((text,),) = ask(hermes, "SELECT entry_json FROM gateway_routing WHERE session_key = ?", key)
-    return json.loads(text), json.loads((hermes / "sessions" / "sessions.json").read_text())[key]
-
-
 def test_a_repair_is_made_there_too(engine: SessionEngine, hermes_home: Path) -> None:
     ended_at = session(hermes_home, DONOR)["ended_at"]
     before = entries(hermes_home)[0]
@@ -73,7 +57,7 @@ def test_a_repair_is_made_there_too(engine: SessionEngine, hermes_home: Path) ->
     orphan, table, mirror = session(hermes_home, ORPHAN), *entries(hermes_home)
 
     assert done.done == (
-        f"{ORPHAN} owns {KEY}",
+        f"{ORPHAN} bears {KEY}",
         f"{DONOR} ended as {SUPERSEDED}",
         f"{WRONG} ended as {SUPERSEDED}",
         f"{KEY} leads to {ORPHAN}",
@@ -109,117 +93,13 @@ def test_what_was_carried_is_known_as_ours_and_its_undo_stands(
     engine: SessionEngine, hermes_home: Path
 ) -> None:
     carry_repairs(engine, hermes_home)
-    undone = engine.undo(_repair_of(engine))
+    undone = engine.undo(repair_of(engine))
     report = import_hermes(engine, hermes_home)
 
     assert undone.carried == (str(hermes_home),)
     assert (report.taken, report.conflicts) == ({}, [])
     assert engine.route_of(KEY) == WRONG
     assert engine.session(ORPHAN).key is None
-
-
-@pytest.fixture
-def killed(engine: SessionEngine, hermes_home: Path) -> Path:
-    """The Hermes home after a carry that was killed between its commit there and its note here."""
-    code = (
-        "import os, retold.infrastructure.exporters.hermes_repair as carry\n"
-        "carry.record = lambda *_: os.kill(os.getpid(), 9)\n" + _CARRIER
-    )
-    ran = subprocess.run([sys.executable, "-c", code, str(engine.event_log.path.parent), str(hermes_home)])
-    assert ran.returncode == -9
-    assert session(hermes_home, ORPHAN)["session_key"] == KEY
-    return hermes_home
-
-
-def left_over(engine: SessionEngine) -> list[str]:
-    return sorted(each.name for each in engine.home.iterdir() if "carrying" in each.name)
-
-
-def test_what_was_carried_and_not_noted_is_noted_by_the_next_run(engine: SessionEngine, killed: Path) -> None:
-    before = engine.head().position
-    again = carry_repairs(engine, killed)
-    notes = engine.event_log.read(before)
-    third = carry_repairs(engine, killed)
-
-    assert again.done == (f"{KEY} leads to {ORPHAN}",)  # in the mirror, which had not been reached
-    assert third == Carried(str(killed))
-    assert {each.caused_by for each in notes} == {_save_of_repair(engine)}
-    assert {each.session_id for each in notes if each.stream.startswith("session:")} == {ORPHAN, DONOR, WRONG}
-    assert engine.head().position == notes[-1].position
-    assert import_hermes(engine, killed).taken == {}
-    assert engine.undo(_repair_of(engine)).carried == (str(killed),)
-    assert (left_over(engine), verify(engine.home).problems) == ([], [])
-
-
-def test_audit_and_why_say_the_same_before_what_was_carried_is_noted(
-    engine: SessionEngine, hermes_home: Path, killed: Path, run: Run
-) -> None:
-    audited, why = run("audit", "--json"), run("why", KEY, "--json")
-    carry_repairs(engine, killed)
-    noted = run("audit", "--json"), run("why", KEY, "--json")
-
-    assert [(each.exit_code, each.json["findings"]) for each in noted] == [
-        (each.exit_code, each.json["findings"]) for each in (audited, why)
-    ]
-    assert why.json["session_id"] == ORPHAN
-
-
-def test_what_was_carried_and_not_noted_is_taken_back_there_once_it_was_undone_here(
-    engine: SessionEngine, hermes_home: Path, killed: Path
-) -> None:
-    undone = engine.undo(_repair_of(engine))
-    back = carry_repairs(engine, killed)
-
-    assert undone.carried == (str(killed),)
-    assert len(back.done) == 4
-    assert session(killed, ORPHAN)["session_key"] is None
-    assert session(killed, DONOR)["end_reason"] == "compression"
-    assert [each["session_id"] for each in entries(killed)] == [WRONG, WRONG]
-    assert import_hermes(engine, killed).conflicts == []
-    assert (engine.route_of(KEY), engine.session(ORPHAN).key) == (WRONG, None)
-    assert carry_repairs(engine, killed).done == ()
-    assert left_over(engine) == []
-
-
-def test_a_taking_back_that_was_not_noted_is_noted_by_the_next_run(
-    engine: SessionEngine, hermes_home: Path
-) -> None:
-    carry_repairs(engine, hermes_home)
-    engine.undo(_repair_of(engine))
-    code = (
-        "import os, retold.infrastructure.exporters.hermes_repair as carry\n"
-        "carry.record = lambda *_: os.kill(os.getpid(), 9)\n" + _CARRIER
-    )
-    ran = subprocess.run([sys.executable, "-c", code, str(engine.home), str(hermes_home)])
-    assert ran.returncode == -9
-    assert session(hermes_home, ORPHAN)["session_key"] is None
-    again = carry_repairs(engine, hermes_home)
-
-    assert again.done == ()
-    assert import_hermes(engine, hermes_home).taken == {}
-    assert (engine.route_of(KEY), left_over(engine)) == (WRONG, [])
-
-
-def test_a_carry_that_was_killed_before_it_was_committed_leaves_nothing_to_be_noted(
-    engine: SessionEngine, hermes_home: Path
-) -> None:
-    code = (
-        "import os, retold.infrastructure.exporters.hermes_repair as carry\n"
-        "begin = carry.begin\n"
-        "carry.begin = lambda *given: (begin(*given), os.kill(os.getpid(), 9))\n" + _CARRIER
-    )
-    ran = subprocess.run([sys.executable, "-c", code, str(engine.home), str(hermes_home)])
-    assert ran.returncode == -9
-    assert session(hermes_home, ORPHAN)["session_key"] is None
-    engine.undo(_repair_of(engine))
-    edit(hermes_home, "UPDATE sessions SET display_name = 'by Hermes' WHERE id = ?", ORPHAN)
-
-    assert carry_repairs(engine, hermes_home) == Carried(str(hermes_home))
-    assert left_over(engine) == []
-
-
-def _save_of_repair(engine: SessionEngine) -> int:
-    return engine.save_of(_repair_of(engine))[0].position
 
 
 def test_what_was_undone_here_is_taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:
@@ -229,7 +109,7 @@ def test_what_was_undone_here_is_taken_back_there(engine: SessionEngine, hermes_
     before = ask(hermes_home, rows)
     led = entries(hermes_home)[0]["session_id"]
     carry_repairs(engine, hermes_home)
-    undone = engine.undo(_repair_of(engine))
+    undone = engine.undo(repair_of(engine))
     back = carry_repairs(engine, hermes_home)
 
     assert ask(hermes_home, rows) == before
@@ -247,7 +127,7 @@ def test_what_was_undone_here_is_taken_back_there(engine: SessionEngine, hermes_
 def test_the_routing_entry_is_put_back_as_it_was(engine: SessionEngine, hermes_home: Path) -> None:
     before = entries(hermes_home)
     carry_repairs(engine, hermes_home)
-    engine.undo(_repair_of(engine))
+    engine.undo(repair_of(engine))
     carry_repairs(engine, hermes_home)
 
     assert entries(hermes_home) == before
@@ -264,7 +144,7 @@ def test_an_entry_that_hermes_touched_before_the_repair_is_put_back_as_it_was_th
         import_hermes(engine, hermes_home)
         engine.repair(ORPHAN)
         carry_repairs(engine, hermes_home)
-        engine.undo(_repair_of(engine))
+        engine.undo(repair_of(engine))
         carry_repairs(engine, hermes_home)
 
         assert entries(hermes_home)[0] == json.loads(touched)
@@ -323,18 +203,11 @@ def test_where_all_of_it_was_carried_what_came_here_since_is_no_refusal(
 
 def test_what_hermes_changed_since_is_not_taken_back_there(engine: SessionEngine, hermes_home: Path) -> None:
     carry_repairs(engine, hermes_home)
-    engine.undo(_repair_of(engine))
+    engine.undo(repair_of(engine))
     edit(hermes_home, "UPDATE sessions SET session_key = 'agent:main:x:dm:9' WHERE id = ?", ORPHAN)
     carry_repairs(engine, hermes_home)
 
     assert session(hermes_home, ORPHAN)["session_key"] == "agent:main:x:dm:9"
-
-
-def _repair_of(engine: SessionEngine) -> int:
-    """The save that led the key back."""
-    stream = route_stream(engine.identity, KEY)
-    led = engine.event_log.read(0, topics=(SessionRerouted.topic,), stream=stream)
-    return next(each.position for each in led if getattr(each.payload, "cause", "") == "repair")
 
 
 def test_the_way_back_that_is_told_brings_everything_back(engine: SessionEngine, hermes_home: Path) -> None:
@@ -352,7 +225,7 @@ def test_the_way_back_that_is_told_brings_everything_back(engine: SessionEngine,
 def test_a_copy_that_was_cut_off_bears_no_name_of_one_and_is_swept(
     engine: SessionEngine, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_off = f"import os; os.rename = os.replace = os.link = lambda *_: os._exit(9)\n{_CARRIER}"
+    cut_off = f"import os; os.rename = os.replace = os.link = lambda *_: os._exit(9)\n{CARRIER}"
     ran = subprocess.run([sys.executable, "-c", cut_off, str(engine.event_log.path.parent), str(hermes_home)])
     assert ran.returncode == 9
     assert list(hermes_home.glob("state.db.before-repair*")) == []

@@ -100,11 +100,16 @@ NUMBERS = {
     "gateway.restart_loop_guard.max_restarts": "a whole number from 0 to 16",
     "gateway.restart_loop_guard.window_seconds": "above 0 and at most 3153600000",
     "queue.cap": "a whole number from 1 to 10000",
+    "repair.keep_backups": "a whole number from 1 to 1000",
     "sessions.erase_after": "from 0 to 36500",
     "sessions.stale_after_days": "above 0 and at most 36500",
     "sessions.retention_days": "above 0 and at most 36500",
     "sessions.min_interval_hours": "from 0 to 876000",
     "sessions.min_vacuum_interval_days": "from 0 to 36500",
+    "display.resume_exchanges": "from 1 to 1000",
+    "display.resume_max_user_chars": "from 1 to 1000000",
+    "display.resume_max_assistant_chars": "from 1 to 1000000",
+    "display.resume_max_assistant_lines": "from 1 to 100000",
 }
 
 

@@ -1,4 +1,8 @@
-"""Contexts: compressed in place, undone and redone; what a model sees of a session, and what a person saw."""
+"""Contexts: compressed in place, undone and redone; what a model sees of a session, and what a person saw.
+
+Over 400 lines because every test asks for the two views of one session, after something else was done to
+it.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retold.infrastructure import fold_ahead, projector, rebuild
+from retold.infrastructure import fold_ahead, new_tables, projector, rebuild
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.importers.hermes import import_hermes
 from retold.infrastructure.verify import verify
@@ -37,7 +37,7 @@ def test_what_is_folded_ahead_is_what_would_be_folded_anyway(
 
     monkeypatch.setattr(subprocess, "Popen", noted)
     filled: list[int] = []
-    begin = rebuild.begin
+    begin = new_tables.begin
 
     def begun(*args: Any) -> int:
         filled.append(begin(*args))

@@ -10,7 +10,7 @@ from retold.domain import events as e
 from retold.domain.errors import BadUsage, Draining, TurnOver
 from retold.domain.inbound import Update
 from retold.domain.session_source import SessionSource
-from retold.infrastructure.commands.gateway import MARKER
+from retold.infrastructure.clean_stop import MARKER
 from retold.infrastructure.engine import SessionEngine
 from retold.projections.listing import list_sessions
 from retold.tests.infrastructure.clocks import Clock

@@ -159,6 +159,21 @@ def test_chats_of_a_gateway_whose_turn_lapsed_in_silence_were_cut_off(
     assert started.marked == ("s1", "s2")
 
 
+def test_a_turn_begun_and_ended_without_a_word_after_one_lapsed_is_a_sign_of_life(
+    engine: SessionEngine, clock: Clock
+) -> None:
+    engine.start_gateway("main")
+    chat(engine)
+    chat(engine, "s2", 1002)
+    engine.begin_turn("s1", gateway="main", lease_s=10)
+    clock.turn(20)
+    quiet = engine.begin_turn("s2", gateway="main", lease_s=10)
+    engine.finish_turn("s2", str(quiet.turn))
+    clock.turn(20)
+
+    assert engine.start_gateway("second").marked == ("s1",)
+
+
 def test_a_gateway_that_was_heard_of_after_a_turn_lapsed_lives(engine: SessionEngine, clock: Clock) -> None:
     engine.start_gateway("main")
     chat(engine)

@@ -1,4 +1,7 @@
-"""The first import of a Hermes home: all that is in it comes through, byte for byte, or is named."""
+"""The first import of a Hermes home: all that is in it comes through, byte for byte, or is named.
+
+Over 400 lines because it is one catalogue: a kind of content a test, all of one home.
+"""
 
 from __future__ import annotations
 

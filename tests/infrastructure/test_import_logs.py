@@ -1,4 +1,7 @@
-"""Logs of Claude Code and Codex: all of them once, whatever state they are in, and again only what is new."""
+"""Logs of Claude Code and Codex: all of them once, whatever state they are in, and again only what is new.
+
+Over 400 lines because both kinds of log are held to the same rules by the same tests.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from retold.infrastructure.importers.codex import CODEX
 from retold.infrastructure.importers.log_lines import lines_of
 from retold.infrastructure.importers.report import ImportReport
 from retold.infrastructure.verify import verify
+from retold.projections.sessions import counts
 from retold.tests.conftest import FIXTURES
 
 BOAT = "11111111-2222-4333-8444-555555555555"
@@ -533,3 +537,23 @@ def test_the_logs_are_only_read(logs: Logs) -> None:
         logs.take(kind)
 
     assert content() == before
+
+
+def test_lines_that_nobody_said_count_as_no_messages(logs: Logs) -> None:
+    path = logs.root / "codex" / "rollout-only.jsonl"
+    path.write_text(
+        '{"timestamp":"2026-05-08T10:00:00Z","type":"session_meta","payload":{"id":"' + OARS[:-1] + '9"}}\n'
+        '{"timestamp":"2026-05-08T10:00:01Z","type":"event_msg","payload":{"type":"unheard_of"}}\n'
+        '{"timestamp":"2026-05-08T10:00:02Z","type":"response_item","payload":{"type":"message","role":"user",'
+        '"content":[{"type":"input_text","text":"oars"}]}}\n'
+    )
+    logs.take("codex", path)
+    logs.take("claude")
+    db = logs.engine.caught_up("transcripts")
+    meta, said = (
+        db.execute(f"SELECT count(*) FROM messages WHERE role {sign} 'meta'").fetchone()[0]
+        for sign in ("=", "<>")
+    )
+
+    assert meta
+    assert sum(each.messages for each in counts(db)) == said

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +14,7 @@ import pytest
 
 from retold import Attachment
 from retold.infrastructure.engine import open_home
-from retold.tests.conftest import FIXTURES
+from retold.tests.conftest import FIXTURES, ROOT
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Ran, Run
@@ -112,7 +116,9 @@ def test_a_session_that_is_here_is_never_written_over(run: Run, tmp_path: Path) 
     done = take(run, write(tmp_path / "a.jsonl", session("s1", {**ODD, "content": "other"})), tmp_path / "h")
 
     assert done.json["taken"] == {}
-    assert done.json["skipped"][0].startswith("session s1: a session of this id came from another home")
+    assert done.json["skipped"][0].startswith(
+        f"session s1: a session of this id came from the file {tmp_path}/a.jsonl"
+    )
     assert bytes_of(run, tmp_path / "h", tmp_path / "2") == before
 
 
@@ -238,3 +244,113 @@ def test_messages_keep_their_order_whatever_their_ids(
     (told,) = [json.loads(each) for each in run("sessions", "export", "-").stdout.splitlines()]
     assert [each["content"] for each in told["messages"]] == ["m0", "m1", "m2"]
     assert "no id of their own that gives their order" in str(done.json["notes"])
+
+
+# --- what a file is, and where it may go ------------------------------------------------------------
+
+
+def test_standard_input_is_taken_in(home: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", session("s1", ODD))
+    done = subprocess.run(
+        [sys.executable, "-m", "retold", "import", "jsonl", "-", "--home", home, "--json"],
+        input=file.read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+
+    assert (told["taken"]["sessions"], told["path"]) == (1, "standard input")
+    assert not (home / "backups").exists()
+    assert not [each for each in home.iterdir() if each.name.startswith("import-")]
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (FIXTURES / "hermes-home/state.db", "it is a SQLite database"),
+        (next((FIXTURES / "claude").rglob("*.jsonl")), "it is a log of Claude Code"),
+        (next((FIXTURES / "codex").rglob("*.jsonl")), "it is a log of Codex"),
+        (ROOT / "README.md", "line 1: it is no JSON"),
+        (ROOT / "tests/fixtures/hermes-home/truth.json", "it is JSON over several lines"),
+    ],
+)
+def test_a_file_of_something_else_is_named_for_what_it_is(
+    run: Run, home: Path, tmp_path: Path, there: Path, said: str
+) -> None:
+    shutil.copy(there, tmp_path / "given")
+    done = run("import", "jsonl", tmp_path / "given", "--home", home)
+
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_the_first_bad_line_is_named_of_a_file_without_a_session(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "a.jsonl", "{torn", '{"id": "x"}', "[1]")
+
+    assert "line 1: it is no JSON" in run("import", "jsonl", file, "--home", home).stderr
+
+
+@pytest.mark.parametrize("below", ["retold", "sessions/deep/retold"])
+def test_no_home_is_begun_inside_a_hermes_home(
+    run: Run, hermes_home: Path, tmp_path: Path, below: str
+) -> None:
+    file = write(tmp_path / "a.jsonl", session("s1", ODD))
+    before = sorted(hermes_home.rglob("*"))
+    done = run("import", "jsonl", file, "--home", hermes_home / below)
+
+    assert done.exit_code == 2
+    assert f"lies inside the Hermes home {hermes_home}" in " ".join(done.stderr.split())
+    assert sorted(hermes_home.rglob("*")) == before
+
+
+def test_no_advice_names_an_option_that_the_command_does_not_have(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    take(run, write(tmp_path / "a.jsonl", session("s1", ODD)), home)
+    done = run("import", "jsonl", write(tmp_path / "b.jsonl", session("s1")), "--home", home)
+
+    assert done.exit_code == 0
+    assert "--moved-from" not in done.stdout + done.stderr
+    assert f"came from the file {tmp_path}/a.jsonl" in " ".join(done.stdout.split())
+
+
+def test_what_was_deleted_or_erased_here_is_said_to_be_so(run: Run, home: Path, tmp_path: Path) -> None:
+    with open_home(home) as engine:
+        for name in ("gone", "put-away"):
+            engine.append_message(engine.create_session("cli", session_id=name).session_id, "user", name)
+    run("sessions", "delete", "gone", "--now", "--yes", "--home", home)
+    run("sessions", "delete", "put-away", "--yes", "--home", home)
+    skipped = take(
+        run, write(tmp_path / "a.jsonl", session("gone", ODD), session("put-away"), session("new")), home
+    ).json["skipped"]
+
+    assert re.fullmatch(r"session gone: a session of this id was erased here \(#\d+\) and .*", skipped[0])
+    assert re.fullmatch(r".* was deleted here \(#\d+\); to bring it back: .* undelete put-away", skipped[1])
+    assert len(skipped) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "says"),
+    [
+        ({"input_tokens": -5}, {}, "input_tokens is -5: less than nothing cannot be used"),
+        ({"actual_cost_usd": -0.5}, {}, "actual_cost_usd is -0.5: less than nothing cannot be used"),
+        ({}, {"token_count": -1}, "token_count is -1: less than nothing cannot be used"),
+        ({"started_at": "1e400"}, {}, "started_at is inf, which is no number that can be kept"),
+        ({"ended_at": "-1e20"}, {}, "ended_at is -1e+20, which is no time in seconds since 1970"),
+        ({}, {"timestamp": "NaN"}, "timestamp is nan, which is no number that can be kept"),
+        ({}, {"timestamp": "-1e20"}, "timestamp is -1e+20, which is no time in seconds since 1970"),
+    ],
+)
+def test_an_amount_or_a_time_that_is_none_is_named(
+    run: Run, tmp_path: Path, home: Path, fields: dict[str, Any], message: dict[str, Any], says: str
+) -> None:
+    line = json.dumps(session("s1", {"role": "user", "content": "hi", **message}, **fields))
+    for number in ("1e400", "-1e20", "NaN"):
+        line = line.replace(f'"{number}"', number)
+    done = take(run, write(tmp_path / "odd.jsonl", line, session("s2")), home)
+
+    assert done.exit_code == 1
+    (lost,) = done.json["lost"]
+    assert says in lost

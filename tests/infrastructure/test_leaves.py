@@ -1,6 +1,8 @@
 """Where the inner pages of a table are damaged, its rows are read from its leaves.
 
 One long file, since every test in it damages the same fixture and asks for the same rows.
+
+Over 400 lines because every test harms the same tables at another place.
 """
 
 from __future__ import annotations

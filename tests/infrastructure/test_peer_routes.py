@@ -10,7 +10,7 @@ from retold.infrastructure.engine import open_home
 from retold.infrastructure.exporters.hermes_repair import carry_repairs
 from retold.infrastructure.importers.hermes import import_hermes
 from retold.tests.infrastructure.importing import edit
-from retold.tests.infrastructure.test_repairs import TRUTH
+from retold.tests.infrastructure.repairing import TRUTH
 from retold.tests.peer import routed_by_peer
 
 pytestmark = pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from retold.domain import events as e
 from retold.domain.audit import audit
 from retold.domain.errors import (
     BadIdentifier,
@@ -144,6 +145,43 @@ def test_of_two_that_continue_a_session_at_once_one_is_refused(
 
 
 # --- keys, reasons, texts ---------------------------------------------------------------------------
+
+
+def test_no_command_takes_a_blank_key_for_a_chats(engine: SessionEngine) -> None:
+    for key in ("", " ", "\u3000"):
+        for command in (
+            partial(engine.lead_key, key, "s"),
+            partial(engine.close_key, key),
+            partial(engine.reroute, key, "s", "resume"),
+            partial(engine.resume, key, "s"),
+            partial(engine.reset, key),
+            partial(engine.hold, key, "work"),
+            partial(engine.let_go, key, "work"),
+        ):
+            assert "blank key" in refused(engine, BadIdentifier, command).message
+
+
+def test_a_reason_is_one_line_of_what_can_be_seen(engine: SessionEngine) -> None:
+    said = "no\nroom\x1b[31m \u202eleft\ud800"
+    shown = "no room\ufffd[31m \ufffdleft\ufffd"
+    engine.set_home_channel("telegram", "1001")
+    engine.request_handoff("s", "telegram")
+    engine.fail_handoff("s", said)
+    assert engine.handoff_of("s").error == shown
+    engine.request_handoff("s", "telegram")
+    engine.fail_handoff("s", f"{'x' * 499} \x1b")
+    assert engine.handoff_of("s").error == "x" * 499
+    engine.request_handoff("s", "telegram")
+    engine.fail_handoff("s", " \n")
+    assert engine.handoff_of("s").error == "no reason given"
+    for given, kept in ((said, shown), (" \n\t", "deleted")):
+        deleted = engine.delete_session("s", given)
+        (event,) = engine.event_log.read(deleted.position - 1, limit=1)
+        assert event.payload.reason == kept
+        engine.undelete_session("s")
+    engine.forget_message("s", 2, reason=said)
+    (erased,) = engine.event_log.read(0, topics=(e.PayloadsErased.topic,))
+    assert erased.payload.reason == shown
 
 
 def test_an_idempotency_key_is_not_blank(engine: SessionEngine) -> None:

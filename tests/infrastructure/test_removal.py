@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from retold.domain import events as e
-from retold.domain.errors import DeletedSession, NoSuchSession, RuleBroken, TurnRunning
+from retold.domain.errors import (
+    BadUsage,
+    ChangedMeanwhile,
+    DeletedSession,
+    NoSuchSession,
+    RuleBroken,
+    TurnRunning,
+)
 from retold.infrastructure.engine import SessionEngine
 from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.verify import verify
@@ -379,3 +386,25 @@ def test_a_continuation_that_nothing_took_the_place_of_comes_back_as_one(engine:
 
     assert engine.session("s2").parent_kind == "continuation"
     assert engine.resume(KEY, "s1").session_id == "s2"
+
+
+def test_a_conversation_is_deleted_as_it_was_seen_or_not_at_all(engine: SessionEngine) -> None:
+    for each in ("one", "two"):
+        engine.create_session("cli", session_id=each)
+        engine.append_message(each, "user", "hello")
+    seen = engine.head().position
+    engine.title_session("two", "named since")
+
+    with pytest.raises(ChangedMeanwhile, match="session two changed meanwhile"):
+        engine.delete_conversation(["one", "two"], as_of=seen)
+    for asked, as_of in (([], seen), (["one"], -1), (["one"], 10_000)):
+        with pytest.raises(BadUsage):
+            engine.delete_conversation(asked, as_of=as_of)
+    assert not engine.session("one").deleted
+    seen = engine.head().position
+    engine.create_session("subagent", session_id="new", parent="one", parent_kind="delegate")
+    with pytest.raises(ChangedMeanwhile, match=r"session (one|new) changed meanwhile"):
+        engine.delete_conversation(["one"], as_of=seen, along=[])
+    done = engine.delete_conversation(["one", "two"], as_of=engine.head().position)
+
+    assert (done.sessions, done.named) == (("two", "one", "new"), ("one", "two"))

@@ -1,4 +1,7 @@
-"""state.db: lost, cut, overwritten or replaced, it is found out, and told again from the log."""
+"""state.db: lost, cut, overwritten or replaced, it is found out, and told again from the log.
+
+Over 400 lines because every test opens one home after another harm to its state.db.
+"""
 
 from __future__ import annotations
 

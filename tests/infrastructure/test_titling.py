@@ -175,6 +175,69 @@ def test_c4_a_title_belongs_to_one_session_of_all_sources_and_the_error_says_whi
     assert find_session(engine.caught_up("transcripts"), "P") == "t1"
 
 
+def test_a_title_is_one_however_its_characters_are_written_and_is_found_so(engine: SessionEngine) -> None:
+    talk(engine, "s1")
+    talk(engine, "s2")
+    engine.title_session("s1", "cafe\u0301")
+
+    assert titles(engine, "s1") == ["caf\u00e9"]
+    for written in ("caf\u00e9", "cafe\u0301"):
+        with pytest.raises(TitleTaken, match="session s1"):
+            engine.title_session("s2", written)
+        assert find_session(engine.caught_up("transcripts"), written) == "s1"
+
+
+def test_a_title_that_a_store_wrote_otherwise_is_no_other_session_s(engine: SessionEngine) -> None:
+    """What stands in the log is as it came, and is held against all the same."""
+    talk(engine, "s1")
+    talk(engine, "s2")
+    engine.save_events(engine.titling(engine.session("s1"), "cafe\u0301", engine.at(), by="lineage"))
+
+    with pytest.raises(TitleTaken, match="session s1"):
+        engine.title_session("s2", "caf\u00e9")
+    with pytest.raises(TitleTaken, match="session s1"):
+        engine.check_title("caf\u00e9", session_id="s2")
+    engine.auto_title("s2", "caf\u00e9")
+    assert find_session(engine.caught_up("transcripts"), "caf\u00e9", exact=True) == "s1"
+    assert titles(engine, "s1", "s2") == ["cafe\u0301", "caf\u00e9 #2"]
+
+    engine.title_session("s1", "caf\u00e9")
+
+    assert titles(engine, "s1") == ["caf\u00e9"]
+
+
+def test_a_continuation_takes_a_name_that_is_written_otherwise(engine: SessionEngine) -> None:
+    talk(engine, "s1")
+    engine.save_events(engine.titling(engine.session("s1"), "cafe\u0301", engine.at(), by="lineage"))
+    on = engine.compress_session("s1", "so far").session_id
+    engine.title_session(on, "caf\u00e9")
+
+    assert titles(engine, "s1", on) == [None, "caf\u00e9"]
+
+
+def test_no_title_is_another_sessions_id(engine: SessionEngine) -> None:
+    talk(engine, "s1")
+    talk(engine, "plan-2026")
+
+    with pytest.raises(BadTitle, match="'plan-2026' is the id of another session"):
+        engine.title_session("s1", "plan-2026")
+    with pytest.raises(BadTitle):
+        engine.create_session("cli", title="plan-2026")
+    with pytest.raises(BadTitle):
+        engine.check_title("plan-2026")
+    engine.title_session("plan-2026", "plan-2026")
+    engine.auto_title("s1", "s1 plan")
+    assert titles(engine, "s1", "plan-2026") == ["s1 plan", "plan-2026"]
+
+
+def test_a_models_title_that_is_an_id_gets_a_number(engine: SessionEngine) -> None:
+    talk(engine, "s1")
+    talk(engine, "plan-2026")
+    engine.auto_title("s1", "plan-2026")
+
+    assert titles(engine, "s1") == ["plan-2026 #2"]
+
+
 def test_c7_of_several_that_go_on_the_one_in_use_last_is_the_tip_and_a_second_is_refused(
     engine: SessionEngine,
 ) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from retold.domain import events as e
 from retold.domain import removal, requeuing, reversal
+from retold.domain.built_on import UNDOABLE
 from retold.domain.errors import BuiltOn, NotUndoable
-from retold.domain.reversal import UNDOABLE
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.tests.infrastructure.standing import standing
 

@@ -1,4 +1,7 @@
-"""Random histories: steps that hypothesis draws, and how each becomes events of a real log."""
+"""Random histories: steps that hypothesis draws, and how each becomes events of a real log.
+
+Over 400 lines because it is one alphabet: each kind of step with the events that it becomes.
+"""
 
 from __future__ import annotations
 

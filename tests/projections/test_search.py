@@ -1,4 +1,7 @@
-"""Search finds what was said, however it was typed; each test a history and a query (FIELD_CASES D)."""
+"""Search finds what was said, however it was typed; each test a history and a query (FIELD_CASES D).
+
+Over 400 lines because every test is a history and a query of the same search.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The search tool answers as REFERENCE.md 6 says: finds, scrolls, reads and browses; what it refuses."""
+"""The search tool answers as REFERENCE.md 6 says: finds, scrolls, reads and browses; what it refuses.
+
+Over 400 lines because every test asks the same function of the same few sessions.
+"""
 
 from __future__ import annotations
 
@@ -455,7 +458,7 @@ def test_the_tool_goes_on_when_the_projections_are_damaged_lost_or_told_again(ho
         with Home(home) as opened:
             rebuild(opened.projector, ["transcripts"])
         counts.append(ask("hull")["count"])
-        with (home / "state.db").resolve().open("r+b") as file:  # not shorter: it is mapped
+        with (home / "state.db").resolve().open("r+b") as file:
             file.seek(4096)
             file.write(b"\xff" * ((home / "state.db").stat().st_size - 4096))
         counts.append(ask("hull")["count"])

@@ -1,0 +1,1 @@
+"""`retold sessions browse`: a picker that fills the screen, and a numbered list where there is none."""

@@ -1,0 +1,1 @@
+"""Masking secrets on the way out: what counts as one, where it stands, what stands in its place."""
