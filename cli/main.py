@@ -33,7 +33,7 @@ SESSIONS = LazyGroup(
         "browse": Lazy("browse.command", "browse", "Choose a session on a full screen, and resume it."),
         "tree": Lazy("sessions", "tree", "Show where a session came from and what came of it."),
         "stats": Lazy("sessions", "stats", "Count sessions and messages, by source."),
-        "export": Lazy("export", "export", "Export sessions to a file, a folder or standard output."),
+        "export": Lazy("export.command", "export", "Export sessions to a file, a folder or standard output."),
         "rename": Lazy("rename", "rename", "Set or change a session's title."),
         "archive": Lazy("bulk", "archive", "Hide conversations from lists; search still finds them."),
         "unarchive": Lazy("bulk", "unarchive", "Show archived conversations in lists again."),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from retold.infrastructure.session_search import SessionSearch
 from retold.projections.listing import list_sessions
 from retold.tests.bench import make_store
 from retold.tests.bench.conftest import SIZE, MakeStore, Peer, run_child
-from retold.tests.bench.figures import note
+from retold.tests.bench.figures import each_ms, note
 
 Told = Callable[[Path], Path]
 MANY = 760_000
@@ -30,17 +29,6 @@ QUERIES = {
 }
 
 
-def _each_ms(work: Callable[[], object], times: int = 40) -> list[float]:
-    """How long `work` takes each time, after one that does not count."""
-    work()
-    taken = []
-    for _ in range(times):
-        began_s = perf_counter()
-        work()
-        taken.append((perf_counter() - began_s) * 1e3)
-    return taken
-
-
 def _p95(taken: list[float]) -> float:
     return quantiles(taken, n=20)[-1]
 
@@ -50,7 +38,7 @@ def test_finds_against_hermes(store: MakeStore, told: Told, peer: Peer, name: st
     hermes = store(SIZE, cjk=0.2, index=True)
     query = QUERIES[name]
     with SessionSearch(told(hermes)) as ask:
-        ours = _each_ms(lambda: ask(query))
+        ours = each_ms(lambda: ask(query))
         assert json.loads(ask(query))["count"] > 0
     theirs = peer("find", hermes, query)
 
@@ -68,13 +56,13 @@ def test_finds_among_760_000_messages(store: MakeStore, told: Told) -> None:
     what = f"search tool, {MANY:,} messages, 20 % of them CJK"
     with SessionSearch(home) as ask:
         for name, query in QUERIES.items():
-            ours = _each_ms(partial(ask, query))
+            ours = each_ms(partial(ask, query))
             assert json.loads(ask(query))["count"] > 0
             note(what, f"find {name}, p50", "ms", median(ours), at_most=20)
             note(what, f"find {name}, p95", "ms", _p95(ours))
         at = _first(ask, make_store.LATIN)
-        note(what, "scroll", "ms", median(_each_ms(lambda: ask(**at))), at_most=1)
-        note(what, "browse", "ms", median(_each_ms(ask)))
+        note(what, "scroll", "ms", median(each_ms(lambda: ask(**at))), at_most=1)
+        note(what, "browse", "ms", median(each_ms(ask)))
 
 
 def _first(ask: SessionSearch, query: str) -> dict[str, Any]:
@@ -88,7 +76,7 @@ def test_fifty_thousand_sessions(store: MakeStore, told: Told, peer: Peer, peer_
     theirs = [str(peer_python.with_name("hermes"))]
     what = f"{SESSIONS:,} sessions"
     with reading(home) as view:
-        ours = _each_ms(lambda: list_sessions(view.db))
+        ours = each_ms(lambda: list_sessions(view.db))
     note(what, "list of 20, in process", "ms", median(ours), hermes=peer("list", hermes), at_most=20)
     for name, command in (
         ("list of 20, whole process", ["sessions", "list"]),

@@ -89,13 +89,18 @@ def rate(count: int, work: Callable[[], object]) -> float:
 
 def time_ms(work: Callable[[], object], *, times: int = 15) -> float:
     """The median time that `work` takes, after a first time that does not count."""
+    return median(each_ms(work, times))
+
+
+def each_ms(work: Callable[[], object], times: int = 40) -> list[float]:
+    """How long `work` takes each time, after a first time that does not count."""
     work()
     taken = []
     for _ in range(times):
         began_s = perf_counter()
         work()
         taken.append((perf_counter() - began_s) * 1e3)
-    return median(taken)
+    return taken
 
 
 # --- the table ------------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ from time import perf_counter
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+figures: Any = importlib.import_module("figures")  # by name: this environment has no package `retold`
+each_ms: Callable[..., list[float]] = figures.each_ms
+time_ms: Callable[..., float] = figures.time_ms
 
 
 def opened(folder: Path) -> Any:
@@ -72,7 +75,7 @@ def search(home: str, query: str) -> dict[str, float]:
     """The first ten hits, as its own search tool asks for them."""
     db = opened(Path(home))
     return {
-        "ms": _time_ms(lambda: db.search_messages(query, limit=10)),
+        "ms": time_ms(lambda: db.search_messages(query, limit=10)),
         "hits": len(db.search_messages(query, limit=10_000)),
     }
 
@@ -84,9 +87,9 @@ def tool(home: str, query: str) -> dict[str, float]:
     (first, *_) = json.loads(ask(query=query, db=db))["results"]
     at = {"session_id": first["session_id"], "around_message_id": first["match_message_id"]}
     return {
-        "find": _time_ms(lambda: ask(query=query, db=db)),
-        "scroll": _time_ms(lambda: ask(**at, db=db)),
-        "browse": _time_ms(lambda: ask(db=db)),
+        "find": time_ms(lambda: ask(query=query, db=db)),
+        "scroll": time_ms(lambda: ask(**at, db=db)),
+        "browse": time_ms(lambda: ask(db=db)),
     }
 
 
@@ -95,20 +98,20 @@ def find(home: str, query: str) -> dict[str, float]:
     db = opened(Path(home))
     ask = importlib.import_module("tools.session_search_tool").session_search
     assert json.loads(ask(query=query, db=db))["count"] > 0
-    taken = _each_ms(lambda: ask(query=query, db=db), 40)
+    taken = each_ms(lambda: ask(query=query, db=db), 40)
     return {"p50": median(taken), "p95": quantiles(taken, n=20)[-1]}
 
 
 def list_(home: str) -> float:
     """The list of 20 that its command line shows."""
     db = opened(Path(home))
-    return _time_ms(lambda: db.list_sessions_rich(limit=20, order_by_last_active=True))
+    return time_ms(lambda: db.list_sessions_rich(limit=20, order_by_last_active=True))
 
 
 def stats(home: str) -> float:
     """Counts of sessions and messages."""
     db = opened(Path(home))
-    return _time_ms(lambda: (db.session_count(), db.message_count()))
+    return time_ms(lambda: (db.session_count(), db.message_count()))
 
 
 def reindex(home: str) -> float:
@@ -118,20 +121,6 @@ def reindex(home: str) -> float:
     began_s = perf_counter()
     db.rebuild_fts()
     return count / (perf_counter() - began_s)
-
-
-def _time_ms(work: Callable[[], object], times: int = 15) -> float:
-    return median(_each_ms(work, times))
-
-
-def _each_ms(work: Callable[[], object], times: int) -> list[float]:
-    work()
-    taken = []
-    for _ in range(times):
-        began_s = perf_counter()
-        work()
-        taken.append((perf_counter() - began_s) * 1e3)
-    return taken
 
 
 def main() -> None:

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from retold.tests.cli.browsed import CONTRAST, chromium, conversation, exported, offline
-from retold.tests.cli.pages import BOAT, LONG, shared
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def window(browser: Browser) -> Iterator[BrowserContext]:
-    window = offline(browser)
-    yield window
-    window.close()
-
-
-@pytest.fixture(scope="module")
-def boats(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a page of three conversations."""
-    home = tmp_path_factory.mktemp("boats") / "home"
-    shared(home)
-    return exported(home)
+from retold.tests.cli.browsed import CONTRAST, conversation
+from retold.tests.cli.pages import BOAT, LONG
 
 
 def opened(address: str, window: BrowserContext, anchor: str = "") -> Page:

@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
-from retold.tests.cli.browsed import NOTHING, Watched, chromium, conversation, exported, offline
-from retold.tests.cli.pages import BOAT, NOTES, hostile, shared
+from retold.tests.cli.browsed import NOTHING, Watched, conversation, exported
+from retold.tests.cli.pages import BOAT, NOTES, hostile
 from retold.tests.histories import history
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def window(browser: Browser) -> Iterator[BrowserContext]:
-    window = offline(browser)
-    yield window
-    window.close()
-
-
-@pytest.fixture(scope="module")
-def boats(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of a page of three conversations."""
-    home = tmp_path_factory.mktemp("boats") / "home"
-    shared(home)
-    return exported(home)
 
 
 @pytest.fixture(scope="module")

@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from retold.infrastructure.engine import open_home
-from retold.infrastructure.log import Log
-from retold.tests.conftest import FIXTURES
+from retold.tests.cli.repaired import LINEAGE, REPAIR, TRUTH, TWICE, UNDECIDED, answer, backups, head
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
-
-TRUTH: Any = json.loads((FIXTURES / "hermes-home" / "truth.json").read_text())["incident"]
-REPAIR = ("sessions", "repair-routing")
-LINEAGE, TWICE, UNDECIDED = TRUTH["lineage"], TRUTH["second_history"], TRUTH["two_predecessors"]
-
-
-@pytest.fixture
-def imported(run: Run, home: Path, hermes_home: Path) -> Path:
-    assert run("import", "hermes", hermes_home).exit_code == 0
-    return home
-
-
-def head(home: Path) -> int:
-    log = Log(home / "events.db", read_only=True)
-    position = log.head().position
-    log.close()
-    return position
-
-
-def backups(home: Path) -> list[Path]:
-    return sorted(home.parent.glob(f"{home.name}.before-repair-*"))
-
-
-def answer(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(said))
 
 
 # --- asking ------------------------------------------------------------------------------------------

@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from retold.domain.errors import NoRoom
-from retold.infrastructure.log import Log
-from retold.tests.conftest import FIXTURES
+from retold.tests.cli.repaired import LINEAGE, REPAIR, TRUTH, answer, backups, head
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
-
-TRUTH: Any = json.loads((FIXTURES / "hermes-home" / "truth.json").read_text())["incident"]
-REPAIR = ("sessions", "repair-routing")
-LINEAGE, TWICE, UNDECIDED = TRUTH["lineage"], TRUTH["second_history"], TRUTH["two_predecessors"]
-
-
-@pytest.fixture
-def imported(run: Run, home: Path, hermes_home: Path) -> Path:
-    assert run("import", "hermes", hermes_home).exit_code == 0
-    return home
-
-
-def head(home: Path) -> int:
-    log = Log(home / "events.db", read_only=True)
-    position = log.head().position
-    log.close()
-    return position
-
-
-def backups(home: Path) -> list[Path]:
-    return sorted(home.parent.glob(f"{home.name}.before-repair-*"))
-
-
-def answer(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(said))
 
 
 def test_into_carries_what_was_repaired_and_tells_the_way_back(

@@ -4,36 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from retold.infrastructure.log import Log
-from retold.tests.conftest import FIXTURES
+from retold.tests.cli.repaired import LINEAGE, REPAIR, TWICE, UNDECIDED, backups, head
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
-
-TRUTH: Any = json.loads((FIXTURES / "hermes-home" / "truth.json").read_text())["incident"]
-REPAIR = ("sessions", "repair-routing")
-LINEAGE, TWICE, UNDECIDED = TRUTH["lineage"], TRUTH["second_history"], TRUTH["two_predecessors"]
-
-
-@pytest.fixture
-def imported(run: Run, home: Path, hermes_home: Path) -> Path:
-    assert run("import", "hermes", hermes_home).exit_code == 0
-    return home
-
-
-def head(home: Path) -> int:
-    log = Log(home / "events.db", read_only=True)
-    position = log.head().position
-    log.close()
-    return position
-
-
-def backups(home: Path) -> list[Path]:
-    return sorted(home.parent.glob(f"{home.name}.before-repair-*"))
 
 
 @pytest.mark.parametrize("name", ["plan.yaml", "plan.json"])

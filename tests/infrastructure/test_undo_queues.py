@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,13 +14,10 @@ from retold.domain.errors import BuiltOn
 from retold.domain.reversal import left_as_it_is, reverse
 from retold.domain.turns import Waiting
 from retold.infrastructure.engine import SessionEngine, open_home
-from retold.tests.histories import DAY_US, MINUTE_US, T0_US
 from retold.tests.infrastructure.repairing import K
 from retold.tests.infrastructure.standing import standing
 from retold.tests.infrastructure.test_undo import built_on
-
-TITLES = ("plan", "plan #2", "boats", "new")
-Do = Callable[[SessionEngine], tuple[int, ...]]
+from retold.tests.infrastructure.undoing import TITLES, Do, with_a_past
 
 
 @pytest.fixture
@@ -31,17 +28,7 @@ def engine(home: Path) -> Iterator[SessionEngine]:
 
 @pytest.fixture
 def chat(engine: SessionEngine) -> SessionEngine:
-    """A chat with a past: `a` was left for `b` by a reset, `b` is where it is."""
-    engine.create_session("telegram", session_id="a", key=K, title="plan", chat_id="1001", at_us=T0_US)
-    for minute in range(3):
-        engine.append_message("a", "user", f"word {minute}", at_us=T0_US + minute * MINUTE_US)
-    engine.create_session(
-        "telegram", session_id="b", key=K, cause="reset", parent="a", title="boats", at_us=T0_US + DAY_US
-    )
-    engine.append_message("b", "user", "hi", at_us=T0_US + DAY_US)
-    engine.append_message("b", "assistant", "hello", at_us=T0_US + DAY_US + 1)
-    engine.create_session("telegram", session_id="c", key="agent:main:telegram:dm:3", at_us=T0_US)
-    return engine
+    return with_a_past(engine)
 
 
 CLEARS: dict[str, Do] = {

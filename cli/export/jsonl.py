@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..domain.errors import BadUsage
-from .export_form import Asked, Done, Form, conversations, name_of, opened, rows_of, the_file, to_stdout
-from .output import plural
+from ...domain.errors import BadUsage
+from ..output import plural
+from .form import Asked, Done, Form, conversations, name_of, opened, rows_of, the_file, to_stdout
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
+    from ...infrastructure.reading import View
 
 
 def _refuse(asked: Asked) -> None:
@@ -18,7 +18,7 @@ def _refuse(asked: Asked) -> None:
 
 
 def _write(view: View, asked: Asked, done: Done) -> None:
-    from ..infrastructure.exporters.jsonl import write_session
+    from ...infrastructure.exporters.jsonl import write_session
 
     everything = asked.session is None and not asked.filtered
     rows = rows_of(view, asked)

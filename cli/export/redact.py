@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from ..domain.errors import BadUsage
-from .export_form import Asked, Done
-from .output import plural, visible
-from .stream import say
+from ...domain.errors import BadUsage
+from ..output import plural, visible
+from ..stream import say
+from .form import Asked, Done
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
-    from ..infrastructure.redaction.redactor import Masked, Redactor
+    from ...infrastructure.reading import View
+    from ...infrastructure.redaction.redactor import Masked, Redactor
 
 _SHOWN: Final = 100
 """Lines of the report that are printed; --json has all of them."""
@@ -37,12 +37,12 @@ def refuse_unmasked(asked: Asked) -> None:
             hint="leave --no-redact out; docs/redaction.md says how a rule is switched off",
         )
     if asked.masks and not asked.dry_run:
-        from ..infrastructure.redaction.redactor import MODULES
+        from ...infrastructure.redaction.redactor import MODULES
 
         what = "a trace is redacted, which" if asked.form == "trace" else "--redact"
         _refuse_missing(what, "redact", MODULES)
     if asked.upload and not asked.dry_run:
-        from ..infrastructure.hub import MODULES as OF_UPLOADS
+        from ...infrastructure.hub import MODULES as OF_UPLOADS
 
         _refuse_missing("--upload", "upload", OF_UPLOADS)
 
@@ -57,7 +57,7 @@ def _refuse_missing(what: str, extra: str, modules: Sequence[str]) -> None:
 
 def redactor(view: View, asked: Asked) -> Redactor:
     """What masks secrets in the rows of this export."""
-    from ..infrastructure.redaction.redactor import Redactor
+    from ...infrastructure.redaction.redactor import Redactor
 
     what = "trace content" if asked.form == "trace" else "content"
     made = Redactor(view.home.path, view.config.redaction.rules, what=what)

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..domain.errors import BadUsage, RuleBroken
-from .export_form import (
+from ...domain.errors import BadUsage, RuleBroken
+from ..output import plural
+from .form import (
     Asked,
     Done,
     Form,
@@ -23,11 +24,10 @@ from .export_form import (
     the_file,
     to_stdout,
 )
-from .output import plural
 
 if TYPE_CHECKING:
-    from ..infrastructure.exporters.rows import Rows
-    from ..infrastructure.reading import View
+    from ...infrastructure.exporters.rows import Rows
+    from ...infrastructure.reading import View
 
 _SUFFIX = ".trace.jsonl"
 
@@ -86,7 +86,7 @@ def _is_file(asked: Asked) -> bool:
 
 
 def _one(rows: Rows, done: Done, write: Write) -> None:
-    from ..infrastructure.exporters.trace import write_trace
+    from ...infrastructure.exporters.trace import write_trace
 
     (session_id,) = done.sessions
     count = write_trace(rows, session_id, write)
@@ -101,9 +101,9 @@ def _one(rows: Rows, done: Done, write: Write) -> None:
 
 def _into_folder(rows: Rows, asked: Asked, done: Done) -> None:
     """A file each; a session without messages has none."""
-    from ..infrastructure.exporters.markdown import safe_id
-    from ..infrastructure.exporters.output_file import make_folder, written
-    from ..infrastructure.exporters.trace import write_trace
+    from ...infrastructure.exporters.markdown import safe_id
+    from ...infrastructure.exporters.output_file import make_folder, written
+    from ...infrastructure.exporters.trace import write_trace
 
     folder = folder_of(asked)
     make_folder(folder)
@@ -121,8 +121,8 @@ def _into_folder(rows: Rows, asked: Asked, done: Done) -> None:
 
 
 def _upload(rows: Rows, asked: Asked, done: Done) -> None:
-    from ..infrastructure import hub
-    from ..infrastructure.exporters.markdown import safe_id
+    from ...infrastructure import hub
+    from ...infrastructure.exporters.markdown import safe_id
 
     token = hub.token()
     (session_id,) = done.sessions

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..domain.errors import BadUsage, ChangedMeanwhile, RuleBroken
-from .export_form import Asked, Done
-from .options import with_home
-from .output import iso_us, plural
-from .stream import put, say
+from ...domain.errors import BadUsage, ChangedMeanwhile, RuleBroken
+from ..options import with_home
+from ..output import iso_us, plural
+from ..stream import put, say
+from .form import Asked, Done
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
-    from ..projections.base import Connection
+    from ...infrastructure.reading import View
+    from ...projections.base import Connection
 
 
 def refuse_deletion(asked: Asked, *, yes: bool, at: str | None) -> None:
@@ -46,7 +46,7 @@ def refuse_deletion(asked: Asked, *, yes: bool, at: str | None) -> None:
 
 def with_delegates(db: Connection, done: Done) -> list[str]:
     """The session, and the delegates that go with it."""
-    from ..projections.deletions import delegates_of
+    from ...projections.deletions import delegates_of
 
     (session_id,) = done.sessions
     return [session_id, *sorted(delegates_of(db, session_id))]
@@ -58,7 +58,7 @@ def delete_exported(view: View, asked: Asked, done: Done) -> None:
     Raises:
         RuleBroken: a session was changed, or another delegate came, since; nothing was deleted.
     """
-    from .writing import writing
+    from ..writing import writing
 
     session_id, *along = done.sessions
     try:
@@ -77,7 +77,7 @@ def tell_deleted(asked: Asked, done: Done) -> None:
     """What was deleted, and how it comes back."""
     if not done.deleted:
         return
-    from ..domain.shell import shell_word
+    from ...domain.shell import shell_word
 
     session_id, *along = done.sessions
     if not asked.as_json:

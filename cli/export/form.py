@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from .filters import described, parsed
-from .stream import write_bytes
+from ..filters import described, parsed
+from ..stream import write_bytes
 
 if TYPE_CHECKING:
-    from ..infrastructure.exporters.rows import Change, Rows
-    from ..infrastructure.hub import Uploaded
-    from ..infrastructure.reading import View
-    from ..infrastructure.redaction.redactor import Masked, Redactor
-    from ..projections.base import Connection
+    from ...infrastructure.exporters.rows import Change, Rows
+    from ...infrastructure.hub import Uploaded
+    from ...infrastructure.reading import View
+    from ...infrastructure.redaction.redactor import Masked, Redactor
+    from ...projections.base import Connection
 
 Write = Callable[[bytes], object]
 
@@ -81,14 +81,14 @@ def selected(view: View, asked: Asked) -> Done:
     With --all those that have not ended, too.
     """
     if asked.session is not None:
-        from ..projections.find import find_session
+        from ...projections.find import find_session
 
         return Done(sessions=[find_session(view.db, asked.session)])
-    from ..projections.exported import last_used_first
+    from ...projections.exported import last_used_first
 
     if not asked.filtered:
         return Done(sessions=last_used_first(view.db))
-    from ..projections.selection import matching
+    from ...projections.selection import matching
 
     filters = parsed(asked.given, now_us=view.now_us, zone=view.config.zone)
     found = {each.id for each in matching(view.db, filters, ended=not asked.everything)}
@@ -130,17 +130,17 @@ class Form(NamedTuple):
 
 def rows_of(view: View, asked: Asked) -> Rows:
     """The rows of what is exported, as the options want them to be."""
-    from ..infrastructure.exporters.rows import Rows
+    from ...infrastructure.exporters.rows import Rows
 
     if not asked.sanitize and not asked.masks:
         return Rows(view.db)
     changes: list[Change] = []
     if asked.sanitize:
-        from ..infrastructure.exporters.sanitize import Sanitized
+        from ...infrastructure.exporters.sanitize import Sanitized
 
         changes.append(Sanitized())
     if asked.masks:
-        from .export_redact import redactor
+        from .redact import redactor
 
         changes.append(redactor(view, asked))
     return Rows(view.db, *changes)
@@ -150,7 +150,7 @@ def conversations(db: Connection, asked: Asked, done: Done) -> list[list[str]]:
     """The sessions asked for; of a whole conversation its segments, once whichever of them were named."""
     if not asked.logical:
         return [[each] for each in done.sessions]
-    from ..projections import exported
+    from ...projections import exported
 
     return exported.conversations(db, done.sessions)
 
@@ -164,7 +164,7 @@ def opened(asked: Asked, done: Done, name: str, *, streamed: bool) -> Iterator[W
     if streamed:
         yield write_bytes
         return
-    from ..infrastructure.exporters.output_file import make_folder, written
+    from ...infrastructure.exporters.output_file import make_folder, written
 
     path = path_of(str(asked.output))
     if str(asked.output).endswith(os.sep):
@@ -178,7 +178,7 @@ def opened(asked: Asked, done: Done, name: str, *, streamed: bool) -> Iterator[W
 
 def folder_of(asked: Asked) -> Path:
     """Where a file each goes; the home has a folder for them where none is named."""
-    from ..infrastructure.exporters.output_file import EXPORTS
+    from ...infrastructure.exporters.output_file import EXPORTS
 
     return asked.home / EXPORTS if asked.output is None else path_of(asked.output)
 
@@ -187,7 +187,7 @@ def name_of(asked: Asked, done: Done, suffix: str) -> str:
     """What the one file is called in a folder."""
     if asked.session is None:
         return f"sessions{suffix}"
-    from ..infrastructure.exporters.markdown import safe_id
+    from ...infrastructure.exporters.markdown import safe_id
 
     return safe_id(done.sessions[0]) + suffix
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..domain.errors import BadUsage
-from .export_form import Asked, Done, Form, conversations, name_of, opened, rows_of, the_file
-from .output import plural
+from ...domain.errors import BadUsage
+from ..output import plural
+from .form import Asked, Done, Form, conversations, name_of, opened, rows_of, the_file
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
+    from ...infrastructure.reading import View
 
 
 def _refuse(asked: Asked) -> None:
@@ -24,7 +24,7 @@ def _streamed(asked: Asked) -> bool:
 
 
 def _write(view: View, asked: Asked, done: Done) -> None:
-    from ..infrastructure.exporters import prompts
+    from ...infrastructure.exporters import prompts
 
     ids = [each for conversation in conversations(view.db, asked, done) for each in conversation]
     told = prompts.as_markdown if asked.form == "md" else prompts.as_jsonl

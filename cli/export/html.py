@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ..domain.errors import BadUsage
-from .export_form import Asked, Done, Form, conversations, name_of, opened, rows_of, the_file, to_stdout
+from ...domain.errors import BadUsage
+from .form import Asked, Done, Form, conversations, name_of, opened, rows_of, the_file, to_stdout
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
+    from ...infrastructure.reading import View
 
 
 def _refuse(asked: Asked) -> None:
@@ -18,7 +18,7 @@ def _refuse(asked: Asked) -> None:
 
 
 def _write(view: View, asked: Asked, done: Done) -> None:
-    from ..infrastructure.exporters.html import Page, render
+    from ...infrastructure.exporters.html import Page, render
 
     page = Page(conversations(view.db, asked, done), view.config.zone, time.time())
     with opened(asked, done, name_of(asked, done, ".html"), streamed=False) as write:

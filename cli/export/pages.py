@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..domain.errors import BadUsage, RuleBroken
-from .export_form import (
+from ...domain.errors import BadUsage, RuleBroken
+from ..output import plural
+from .form import (
     Asked,
     Done,
     Form,
@@ -18,10 +19,9 @@ from .export_form import (
     the_folder,
     to_stdout,
 )
-from .output import plural
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
+    from ...infrastructure.reading import View
 
 
 def _refuse(asked: Asked) -> None:
@@ -39,7 +39,7 @@ def _refuse(asked: Asked) -> None:
 
 
 def _write(view: View, asked: Asked, done: Done) -> None:
-    from ..infrastructure.exporters import markdown, output_file
+    from ...infrastructure.exporters import markdown, output_file
 
     folder = folder_of(asked)
     output_file.make_folder(folder)
@@ -76,7 +76,7 @@ def _write(view: View, asked: Asked, done: Done) -> None:
 
 def _verify(path: Path, session_id: str, count: int) -> None:
     """Raise RuleBroken where what stands on disk is not the page: what it is of is to be deleted."""
-    from ..infrastructure.exporters.markdown import failure
+    from ...infrastructure.exporters.markdown import failure
 
     why = failure(path, session_id, count)
     if why is not None:

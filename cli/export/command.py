@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..domain.errors import BadUsage
-from .export_delete import delete_exported, refuse_deletion, tell_deleted, with_delegates
-from .export_form import Asked, Done, Form, path_of
-from .export_redact import note_masked, refuse_unmasked, tell_masked
-from .filters import NAMES, filter_options
-from .options import at_option, home_option, json_option
-from .output import emit_json, plural
-from .stream import answering, put, say
+from ...domain.errors import BadUsage
+from ..filters import NAMES, filter_options
+from ..options import at_option, home_option, json_option
+from ..output import emit_json, plural
+from ..stream import answering, put, say
+from .delete import delete_exported, refuse_deletion, tell_deleted, with_delegates
+from .form import Asked, Done, Form, path_of
+from .redact import note_masked, refuse_unmasked, tell_masked
 
 if TYPE_CHECKING:
-    from ..infrastructure.reading import View
-    from ..projections.base import Connection
+    from ...infrastructure.reading import View
+    from ...projections.base import Connection
 
 FORMS: Final = {
-    "jsonl": "export_jsonl",
-    "md": "export_pages",
-    "qmd": "export_pages",
-    "html": "export_html",
-    "trace": "export_trace",
+    "jsonl": "jsonl",
+    "md": "pages",
+    "qmd": "pages",
+    "html": "html",
+    "trace": "trace",
 }
 """The forms, and the module that has each as `FORM`; it is imported once it is asked for."""
-_PROMPTS: Final = "export_prompts"
+_PROMPTS: Final = "prompts"
 _SHOWN: Final = 100
 """Sessions that a dry run lists."""
 
@@ -138,7 +138,7 @@ def _refuse(asked: Asked, form: Form) -> None:
         raise BadUsage("--json answers where the export goes", hint="name a file, or leave --json out")
     form.refuse(asked)
     if asked.output is not None and not streamed:
-        from ..infrastructure.exporters.output_file import refuse_inside
+        from ...infrastructure.exporters.output_file import refuse_inside
 
         refuse_inside(asked.home, path_of(asked.output))
 
@@ -155,7 +155,7 @@ def _one_state(db: Connection) -> Iterator[None]:
 
 def _note(view: View, form: Form, asked: Asked, done: Done) -> None:
     """Remember where it went, so that whoever erases a text is told of it."""
-    from ..infrastructure.copies import note_copy
+    from ...infrastructure.copies import note_copy
 
     if done.files and (path := form.copy(asked, done)).exists():
         note_copy(view.home.path, path)
