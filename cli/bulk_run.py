@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from ..domain.errors import BadUsage, ChangedMeanwhile, RetoldError
+from ..domain.errors import BadUsage, ChangedMeanwhile, NoRoom, RetoldError
 from ..domain.shell import shell_word
-from ..projections.selection import Candidate, Selection, Unit, Verb, alone, named, select
+from ..projections.selection import Candidate, Selection, Unit, Verb, alone, named, select, still_open
 from .asking import ask
 from .filters import described, is_bare, parsed
 from .options import with_home
-from .output import emit_json, fit, iso_us, local_time, plural
-from .stream import answering, put, say
+from .output import cell_width, emit_json, fit, iso_us, local_time, plural
+from .stream import answering, is_terminal, put, say, terminal_width
 from .writing import writing
 
 if TYPE_CHECKING:
@@ -26,10 +26,15 @@ if TYPE_CHECKING:
     from ..projections.base import Connection
 
 SHOWN: Final = 15
+_MODEL, _TITLE, _LEAST_TITLE = 24, 36, 10
+_BESIDE: Final = 2 + 2 + 16 + 2 + 10 + 1 + 9 + 2
+"""Cells of a row beside its id, its model and its title."""
 MOST_NAMED: Final = 20
 """Sessions that the command which takes it back names one by one, for a person to copy."""
 EXIT_LEFT: Final = 1
+EXIT_NO_ROOM: Final = NoRoom.exit_code
 EXIT_INTERRUPTED: Final = 130
+NOT_TRIED: Final = "not tried, since there is no room"
 CHANGED: Final = "changed meanwhile"
 """Why what was shown stays: it was no longer so once the question had its answer."""
 _DID: Final[dict[Verb, tuple[str, str]]] = {
@@ -88,6 +93,7 @@ class Done(Struct):
     along: list[str]
     pending: dict[str, None]
     interrupted: bool = False
+    no_room: bool = False
 
 
 def included(*, archived: bool, pinned: bool) -> tuple[str, ...]:
@@ -104,18 +110,21 @@ def carry_out(home: Path, wish: Wish, *, as_json: bool) -> int:
     if wish.dry_run:
         with answering(home, None) as view:
             chosen, words = _chosen(view.db, wish, at_us, view.config.zone)
+            opened = _opened(view.db, wish, at_us, view.config.zone)
         if as_json:
-            emit_json(_as_json(wish, words, chosen, None, None))
+            emit_json(_as_json(wish, words, chosen, None, None) | {"open": opened})
         else:
             put(*_lines(words, chosen, all_of_it=True))
             if chosen.units:
                 put(f"Dry run: nothing was {_DID[wish.verb][1]}.")
+            _say_opened(opened)
         return 0
     held: Held | None = None
     with writing(home) as engine:
         as_of = engine.head().position
         engine.projector.catch_up()
         chosen, words = _chosen(engine.state.reader(), wish, at_us, engine.config.zone)
+        opened = _opened(engine.state.reader(), wish, at_us, engine.config.zone)
         if chosen.units and not wish.names:
             if not wish.yes and not as_json:
                 put(*_lines(words, chosen, all_of_it=False))
@@ -129,12 +138,16 @@ def carry_out(home: Path, wish: Wish, *, as_json: bool) -> int:
             gone = [*(each for unit in done.units for each in unit.ids), *done.along]
             held = still_held(home, engine.state.reader(), gone, names=True)
     if as_json:
-        emit_json(_as_json(wish, words, chosen, done, held) | {"undo": _undo(wish, done, home)})
+        fields = _as_json(wish, words, chosen, done, held)
+        emit_json(fields | {"open": opened, "undo": _undo(wish, done, home)})
     else:
         _say_done(wish, words, chosen, done, held, home)
+        _say_opened(opened)
     if done.interrupted:
         return EXIT_INTERRUPTED
-    return EXIT_LEFT if done.left else 0
+    if not done.left:
+        return 0
+    return EXIT_NO_ROOM if done.no_room else EXIT_LEFT
 
 
 def _refuse_everything(wish: Wish) -> None:
@@ -159,6 +172,16 @@ def _chosen(db: Connection, wish: Wish, at_us: int, zone: tzinfo | None) -> tupl
     return select(db, wish.verb, filters, include=wish.include), described(filters)
 
 
+def _opened(db: Connection, wish: Wish, at_us: int, zone: tzinfo | None) -> int:
+    return 0 if wish.names else still_open(db, wish.verb, parsed(wish.given, now_us=at_us, zone=zone))
+
+
+def _say_opened(count: int) -> None:
+    if count:
+        which = plural(count, "session that matches", "sessions that match")
+        say([f"{which} {'has' if count == 1 else 'have'} not ended and {'stays' if count == 1 else 'stay'}."])
+
+
 def _unchanged(before: Selection, after: Selection) -> Selection:
     """What was shown and still is so after the answer; nobody said yes to anything else."""
     same = {unit.ids: unit for unit in after.units}
@@ -180,6 +203,11 @@ def _done(engine: SessionEngine, wish: Wish, chosen: Selection, as_of: int) -> D
             chosen.skipped.update(dict.fromkeys(unit.ids, CHANGED))
         except RetoldError as error:
             done.left[unit.ids[0]] = error.message
+            if isinstance(error, NoRoom):  # nor is there any for the rest
+                done.no_room = True
+                rest = chosen.units[chosen.units.index(unit) + 1 :]
+                done.left |= dict.fromkeys((each.ids[0] for each in rest), NOT_TRIED)
+                break
         except KeyboardInterrupt:  # what was done until then is said, with the way back
             done.interrupted = True
             rest = chosen.units[chosen.units.index(unit) :]
@@ -229,8 +257,8 @@ def _lines(words: str, chosen: Selection, *, all_of_it: bool) -> list[str]:
     lines = [f"No sessions match ({words})."]
     if sessions:
         matches = "session matches" if len(sessions) == 1 else "sessions match"
-        lines = [f"{len(sessions):,} {matches} ({words}; {_span(sessions)}):"]
-        lines += [_row(each) for each in (sessions if all_of_it else sessions[:SHOWN])]
+        lines = _wrapped("", f"{len(sessions):,} {matches} ({words}; {_span(sessions)}):")
+        lines += _rows(sessions if all_of_it else sessions[:SHOWN])
         if not all_of_it and len(sessions) > SHOWN:
             lines.append(f"  … and {len(sessions) - SHOWN:,} more")
         if chosen.along:
@@ -238,20 +266,39 @@ def _lines(words: str, chosen: Selection, *, all_of_it: bool) -> list[str]:
     return lines + _skipped(chosen.skipped)
 
 
-def _row(each: Candidate) -> str:
-    model = (each.model or "—").rpartition("/")[2]
-    messages = "1 msg" if each.message_count == 1 else f"{each.message_count} msgs"
-    return (
-        f"  {each.id}  {_minute(each.started_us)}  {fit(each.source, 10)} {fit(model, 24)}"
-        f" {messages:>9}  {fit(each.title or '—', 36).rstrip()}"
-    )
+def _rows(sessions: Sequence[Candidate]) -> Iterator[str]:
+    """A line each; on a terminal the title has what is left, and the model goes where that is too little."""
+    named = [(each.model or "—").rpartition("/")[2] for each in sessions]
+    widest = max(cell_width(each.id) for each in sessions)
+    beside, room = _MODEL, _TITLE + _MODEL + 1
+    if is_terminal():
+        beside, room = min(_MODEL, max(map(cell_width, named))), terminal_width() - widest - _BESIDE
+    models = room >= beside + 1 + _LEAST_TITLE
+    title = max(1, min(_TITLE, room - beside - 1 if models else room))
+    for each, model in zip(sessions, named, strict=True):
+        messages = "1 msg" if each.message_count == 1 else f"{each.message_count} msgs"
+        yield (
+            f"  {fit(each.id, widest)}  {_minute(each.started_us)}  {fit(each.source, 10)}"
+            f"{f' {fit(model, beside)}' if models else ''} {messages:>9}  {fit(each.title or '—', title)}"
+        ).rstrip()
+
+
+def _wrapped(lead: str, words: str) -> list[str]:
+    """Words after what leads them; on a terminal no line is broken within a word."""
+    if not is_terminal():
+        return [lead + words]
+    from .paragraphs import wrap
+
+    first, *more = wrap(words, max(20, terminal_width() - cell_width(lead)))
+    return [lead + first, *(" " * cell_width(lead) + line for line in more)]
 
 
 def _skipped(skipped: dict[str, str]) -> list[str]:
     if not skipped:
         return []
     lines = ["Skipped:"]
-    lines += [f"  {session_id}  {why}" for session_id, why in list(skipped.items())[:SHOWN]]
+    for session_id, why in list(skipped.items())[:SHOWN]:
+        lines += _wrapped(f"  {session_id}  ", why)
     if len(skipped) > SHOWN:
         lines.append(f"  … and {len(skipped) - SHOWN:,} more (--json names all)")
     return lines
@@ -281,9 +328,11 @@ def _say_done(wish: Wish, words: str, chosen: Selection, done: Done, held: Held 
         return
     along = f" with {plural(len(done.along), 'delegate')}" if done.along else ""
     hidden = " Hidden from lists, found by search; nothing was deleted." if wish.verb == "archive" else ""
-    put(f"{did} {plural(count, 'session')}{along}.{hidden}")
+    put(f"{did} {plural(count, 'session')}{along}.{hidden if count else ''}")
     say(_skipped(stays))
-    say([f"Not {done_to}: {session_id}: {why}" for session_id, why in done.left.items()])
+    say([f"Not {done_to}: {session_id}: {why}" for session_id, why in list(done.left.items())[:SHOWN]])
+    if len(done.left) > SHOWN:
+        say([f"Not {done_to}: {len(done.left) - SHOWN:,} more (--json names all)"])
     if wish.now and done.units:
         from .removal import pending_words, unreached
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.exceptions import Exit
 
 from ..domain.errors import Ambiguous, BadUsage, NoSuchMessage
 from ..domain.shell import shell_word
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 SHOWN_CELLS = 200
 """So much of a message its question shows."""
+NAMED = 3
+"""So many sessions the question about a text names."""
+NOWHERE = "It stands nowhere here; nothing was written."
 
 
 @click.command()
@@ -66,6 +70,8 @@ def forget(
     named: tuple[str, Message] | None = None
     with writing(home) as engine:
         if secret is not None:
+            if not yes and not as_json:
+                say(_standing(engine, secret))
             ask("Forget this text wherever it stands, for good?", yes=yes, as_json=as_json)
             done, held = _forget_text(engine, home, secret, reason)
         else:
@@ -91,14 +97,27 @@ def forget(
         )
         return
     if not done.events:
-        nowhere = "It stands nowhere here" if named is None else f"{_where(*named)} is forgotten already"
-        put(f"{nowhere}; nothing was written.")
+        put(NOWHERE if named is None else f"{_where(*named)} is forgotten already; nothing was written.")
     else:
         where = f" of {plural(len(done.sessions), 'session')}" if done.sessions else ""
         put(f"Forgotten in {plural(done.events, 'event')}{where}.")
         say(pending_words(done.pending))
     if done.events or held is not None:
         say([*(f"Deleted: {each}" for each in removed), *unreached(held)])
+
+
+def _standing(engine: SessionEngine, secret: str) -> list[str]:
+    """Where a text stands, before it is asked about; exits where it stands nowhere."""
+    from ..infrastructure.forgetting import find, to_forget
+
+    found = find(engine.event_log, to_forget(secret), after=0, upto=engine.head().position)
+    if not found:
+        put(NOWHERE)
+        raise Exit(0)
+    sessions = list(dict.fromkeys(each.event.session_id for each in found if each.event.session_id))
+    more = f" and {len(sessions) - NAMED} more" if len(sessions) > NAMED else ""
+    where = f" of {plural(len(sessions), 'session')}: {', '.join(sessions[:NAMED])}{more}" if sessions else ""
+    return [f"It stands in {plural(len(found), 'event')}{where}."]
 
 
 def _forget_text(

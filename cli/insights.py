@@ -25,6 +25,7 @@ _BAR: Final = "█▏▎▍▌▋▊▉"
 _WIDEST_BAR, _LEAST_BAR, _LEAST_NAME = 30, 6, 10
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LAST_DAYS: Final = 14
+_FOUND_LATER: Final = "what an import found later, without a time, is not counted"
 
 
 @click.command()
@@ -58,6 +59,9 @@ def insights(home: Path, at: str | None, as_json: bool, days: int, source: str |
             put(f"No sessions began in the last {plural(days, 'day')}{of}.")
         else:
             put(*_lines(found, days, source, zone))
+        if view.as_of is not None and found.unused:
+            which = plural(found.unused, "session")
+            say([f"of {which} with answers no tokens and costs are on record as of then; {_FOUND_LATER}"])
         if not found.total.sessions:
             say(nothing_there(view.db, source=source))
 

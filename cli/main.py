@@ -182,6 +182,11 @@ def _run(args: list[str]) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _no_room(error, as_json=as_json)
         return _unforeseen(error, as_json=as_json)
+    except UnicodeEncodeError as error:
+        if (said := _no_text(error, args)) is None:
+            return _unforeseen(error, as_json=as_json)
+        _tell("bad_usage", said, "ids, titles and all other texts here are", as_json=as_json)
+        return EXIT_USAGE
     except Exception as error:  # noqa: BLE001 # the last resort: a sentence, never a bare traceback
         return _unforeseen(error, as_json=as_json)
 
@@ -214,6 +219,15 @@ def _asks_for_json(args: list[str]) -> bool:
 def _where_to_look(error: click.ClickException) -> str:
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"see {ctx.command_path} --help" if ctx is not None else ""
+
+
+def _no_text(error: UnicodeEncodeError, args: list[str]) -> str | None:
+    """What to say of an argument whose bytes are no text, where that is what went wrong."""
+    for each in args:
+        if error.object[error.start : error.end] in each:
+            shown = "".join(f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in each)
+            return f"'{shown}' is no valid UTF-8"
+    return None
 
 
 def _misplaced(error: click.NoSuchOption, args: list[str]) -> tuple[str, str] | None:

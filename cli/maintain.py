@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import home_option, json_option
+from ..domain.shell import shell_word
+from .options import home_option, json_option, with_home
 from .output import emit_json, plural
 from .removal import copies_fields, unreached
 from .stream import put, say, size
@@ -31,7 +32,8 @@ def maintain(prune: bool | None, if_due: bool, home: Path, as_json: bool) -> Non
 
     Deleted sessions whose time is up are erased, sessions that a crash left open are ended, the search
     index is made one piece, and space is given back where there is much of it. Pinned and open sessions
-    are never pruned, and a compressed conversation only as a whole.
+    are never pruned, archived ones are, and a compressed conversation only as a whole. What was pruned can
+    be brought back with `retold sessions undelete`, as after `retold sessions prune`.
     """
     from ..infrastructure.held import still_held
 
@@ -43,6 +45,7 @@ def maintain(prune: bool | None, if_due: bool, home: Path, as_json: bool) -> Non
             {
                 "skipped": done.skipped,
                 "pruned": done.pruned,
+                "named": done.named,
                 "ended": done.ended,
                 "empty": done.empty,
                 "erased": done.erased,
@@ -54,12 +57,12 @@ def maintain(prune: bool | None, if_due: bool, home: Path, as_json: bool) -> Non
             }
         )
         return
-    put(*_lines(done))
+    put(*_lines(done, home))
     if done.erased:
         say(unreached(held))
 
 
-def _lines(done: Maintained) -> list[str]:
+def _lines(done: Maintained, home: Path) -> list[str]:
     if done.skipped:
         return ["Nothing to do: the last run is too recent."]
     did = (
@@ -71,4 +74,8 @@ def _lines(done: Maintained) -> list[str]:
         lines.append(f"Gave back {size(done.vacuumed_bytes)}.")
     if not done.optimised:
         lines.append("The search index could not be tidied: another process writes it.")
+    lines += [f"  pruned: {name}" for name in done.pruned]
+    if done.named:
+        names = " ".join(map(shell_word, done.named))
+        lines.append(f"This brings back what was pruned: retold sessions undelete {names}{with_home(home)}")
     return lines + [f"  left alone: {name} ({why})" for name, why in done.left.items()]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..domain.errors import Ambiguous, BadUsage, ProjectionsBegunAnew, RetoldError
 from ..domain.text import scrub
 from ..infrastructure.mcp_server import Arguments, Tool
@@ -30,8 +32,11 @@ _AT: dict[str, Any] = {
 
 def tools(home: Path) -> list[Tool]:
     """All tools, on one home that the search tool keeps open."""
+    return [_search_tool(home), *map(_strict, _others(home))]
+
+
+def _others(home: Path) -> list[Tool]:
     return [
-        _search_tool(home),
         Tool(
             name="list_sessions",
             description="List conversations by last activity. Call it when the user asks which conversations"
@@ -219,6 +224,19 @@ def _why(view: View, arguments: Arguments) -> dict[str, object]:
 
 
 # --- arguments and errors -------------------------------------------------------------------------
+
+
+def _strict(tool: Tool) -> Tool:
+    """A tool that names an argument which it has not."""
+
+    def call(arguments: Arguments) -> tuple[str, bool]:
+        try:
+            _refuse_unknown(arguments, tool.parameters)
+        except RetoldError as error:
+            return _error(error)
+        return tool.call(arguments)
+
+    return replace(tool, call=call)
 
 
 def _refuse_unknown(arguments: Arguments, known: Mapping[str, object]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,9 @@ from .options import home_option, json_option
 from .output import emit_json
 from .stream import put, say, size
 from .writing import writing
+
+if TYPE_CHECKING:
+    from ..infrastructure.engine import SessionEngine
 
 EXIT_NOT_DONE = 1
 
@@ -28,6 +33,8 @@ def optimize(home: Path, as_json: bool) -> int:
     with writing(home) as engine:
         before = _bytes(engine.state.path)
         merged = optimise_index(engine.projector)
+        if not merged:
+            _refuse_where_nothing_can_be_written(engine)
         vacuum(engine.projector)
         after = _bytes(engine.state.path)
     if as_json:
@@ -40,6 +47,18 @@ def optimize(home: Path, as_json: bool) -> int:
         reclaimed = f" (reclaimed {size(before - after)})" if after < before else ""
         put(f"Projections: {size(before)} -> {size(after)}{reclaimed}")
     return 0 if merged else EXIT_NOT_DONE
+
+
+def _refuse_where_nothing_can_be_written(engine: SessionEngine) -> None:
+    """A full disk and a folder that cannot be written are no other process.
+
+    Raises:
+        NoRoom: it is that.
+    """
+    from ..domain.errors import StoreBusy
+
+    with contextlib.suppress(StoreBusy), engine.projector.transaction(0) as db:
+        db.execute("UPDATE checkpoints SET position = position")
 
 
 def _bytes(path: Path) -> int:

@@ -67,13 +67,14 @@ def apply(
     """
     from .writing import writing
 
-    if wishes:
-        question = f"Adopt {len(wishes)} orphaned session(s)?"
-        ask(question, yes=yes, as_json=as_json, declined="Aborted — nothing was changed.")
-    elif as_json:
+    if as_json:
         ask("", yes=yes, as_json=True)
     with writing(home, upkeep=False) as engine:
         _refuse_unready(engine, into)
+        if wishes and not yes:
+            say([_wished(each) for each in wishes])
+            question = f"Adopt {len(wishes)} orphaned session(s)?"
+            ask(question, yes=False, as_json=False, declined="Aborted — nothing was changed.")
         safe = Safe(home, engine)
         results = []
         for each in wishes:
@@ -85,7 +86,8 @@ def apply(
             put(*_counted(results))
             say(safe.remarks())
         carried, failed = _carried(engine, into, yes=yes)
-    refused = EXIT_REFUSED if any(each.error is not None for each in results) else 0
+    left_out = carried is not None and bool(carried.refused)
+    refused = EXIT_REFUSED if left_out or any(each.error is not None for each in results) else 0
     if as_json:
         emit_json(_json(results, safe.kept, carried, failed))
     else:
@@ -94,6 +96,15 @@ def apply(
         if failed is not None:
             raise failed.error
     return refused if failed is None else failed.error.exit_code
+
+
+def _wished(wish: Wish) -> str:
+    """What is asked about: a session, and whose key it is to bear or which one."""
+    key = wish.key or (wish.reported[1] if wish.reported else None)
+    leads = f" → {key}" if key else ""
+    giver = f", from {wish.donor}" if wish.donor else ""
+    goes_on = f", {wish.choose} goes on" if wish.choose else ""
+    return f"{wish.orphan_id}{leads}{giver}{goes_on}"
 
 
 class Failed(Struct, frozen=True):

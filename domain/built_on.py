@@ -30,13 +30,13 @@ _BUILDS: Final[dict[tuple[type[Payload], ...], tuple[type[Payload], ...]]] = {
     _ARCHIVES: _ARCHIVES,
     _PINS: _PINS,
     (e.SessionEnded, e.SessionReset): (*_ENDS, e.SessionCompressed, e.SessionSuspended),
-    (e.SessionReopened,): (*_ENDS, e.SessionCompressed, e.MessageAppended),
+    (e.SessionReopened,): (*_ENDS, e.SessionCompressed, e.MessageAppended, e.SessionSuspended),
     (e.SessionCompressed,): (*_ENDS, e.SessionCompressed),
     ROUTES: ROUTES,
     _IDENTITIES: (*_IDENTITIES, e.SessionCompressed),
     _SHOWN: (*_SHOWN, e.MessageAppended, e.SessionCompressed),
     _DELETIONS: (*_DELETIONS, e.PayloadsErased),
-    (e.SessionSuspended,): (e.SessionSuspended, e.SessionReopened, e.SessionCompressed),
+    (e.SessionSuspended,): (e.SessionSuspended, *_ENDS, e.SessionCompressed),
     _RESUMES: (*_RESUMES, e.SessionSuspended),
     (e.SessionCreated,): (
         e.MessageAppended,
@@ -131,13 +131,13 @@ def _refuse_built_on(told: Told) -> None:
             for later in told.after.get(e.session_stream(each.payload.session_id), ()):
                 if isinstance(later.payload, (e.MessageAppended, e.TurnQueued)):
                     built[later.position] = later.topic
+    if told.undo is not None:
+        raise BuiltOn(
+            f"the save of #{told.position} was undone already, by #{told.undo}",
+            positions=tuple(sorted(built)) or (told.undo,),
+            hint=f"nothing was written; this takes that undo back: retold undo {told.undo}",
+        )
     if built:
-        if told.undo is not None:
-            raise BuiltOn(
-                f"the save of #{told.position} was undone already, by #{told.undo}",
-                positions=tuple(sorted(built)),
-                hint=f"nothing was written; this takes that undo back: retold undo {told.undo}",
-            )
         named = [f"#{position} {built[position].partition('.')[0]}" for position in sorted(built)]
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         raise BuiltOn(

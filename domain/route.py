@@ -127,20 +127,16 @@ def evolve(
         case e.SessionRerouted():
             closings = state.closings
             if state.session_id is None:
-                closed = Closing(position, state.closed, state.left)
-                closings = (*closings, closed)[-_MOST_CLOSINGS:]
+                before = Closing(position, state.closed, state.left)
+                closings = (*closings, before)[-_MOST_CLOSINGS:]
             return Route(payload.key, version, payload.session_id, holds=state.holds, closings=closings)
         case e.RouteClosed():
+            closed, left = payload.cause, payload.previous or state.session_id
             back = _put_back(state, caused_by) if payload.cause == "undo" else None
-            if back is None or back.closed is None:
-                back = Closing(position, payload.cause, payload.previous or state.session_id)
+            if back is not None and back.closed is not None:
+                closed, left = back.closed, back.left
             return Route(
-                payload.key,
-                version,
-                closed=back.closed,
-                left=back.left,
-                holds=state.holds,
-                closings=state.closings,
+                payload.key, version, closed=closed, left=left, holds=state.holds, closings=state.closings
             )
         case e.ErasedEvent(topic=e.SessionRerouted.topic):  # where it led to is not known any more
             return Route(state.key, version, holds=state.holds)

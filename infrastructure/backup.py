@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..domain.errors import BadUsage, LogDamaged, NoRoom
+from ..domain.errors import BadUsage, LogDamaged, NoRoom, NoSuchHome
 from .config import NAME as CONFIG
 from .copies import BEFORE_REPAIR as BEFORE_REPAIR
 from .copies import BEFORE_RESTORE, note_copy, noted
@@ -99,7 +99,12 @@ def restore(backup: Path, home: Path, *, replace: bool = False, progress: Progre
         NoSuchHome: `backup` holds no log. LogDamaged: that is damaged; nothing was changed.
         BadUsage: `home` holds something, and `replace` was not given. NoRoom, StoreBusy.
     """
-    refuse_no_log(backup / EVENTS)
+    try:
+        refuse_no_log(backup / EVENTS)
+    except (NoSuchHome, BadUsage) as error:
+        raise type(error)(
+            error.message, hint="give a folder that `retold backup` made; nothing was changed"
+        ) from error
     if home.resolve() == backup.resolve():
         raise BadUsage(f"{home} is the backup itself", hint="give another folder with --home")
     refuse_foreign(home)

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from ..domain import events as e
-from ..domain.errors import NeedsUpgrade, RuleBroken
+from ..domain.errors import BadUsage, NeedsUpgrade, RuleBroken
 from ..domain.events import Recorded
-from ..domain.masking import MASK, Masker, emptied_calls
+from ..domain.masking import LEAST_CHARACTERS, MASK, Masker, emptied_calls
+from ..domain.text import scrub
 from ..projections.base import Connection
 from ..projections.message_columns import MESSAGE_COLUMNS
 from . import codec
@@ -26,6 +27,20 @@ class Found(msgspec.Struct, frozen=True):
 
     event: Recorded
     masked: e.Payload | None
+
+
+def to_forget(text: str) -> str:
+    """A text as it is looked for.
+
+    Raises:
+        BadUsage: it is blank, or shorter than 4 characters.
+    """
+    if len(text.strip()) < LEAST_CHARACTERS:
+        raise BadUsage(
+            f"a text to be forgotten has at least {LEAST_CHARACTERS} characters",
+            hint="forget the message that holds it: retold forget SESSION MESSAGE",
+        )
+    return scrub(text)[0]
 
 
 def find(log: Log, secret: str, *, after: int, upto: int) -> list[Found]:

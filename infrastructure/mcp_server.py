@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,8 @@ import mcp_types as types
 import msgspec
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+
+from ..domain.text import scrub
 
 Arguments = Mapping[str, Any]
 
@@ -53,8 +57,23 @@ async def _serve(tools: Mapping[str, Tool], version: str, instructions: str) -> 
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    async with stdio_server() as (incoming, outgoing):
+    # A descriptor of its own, since a thread may still read from it when all else ends.
+    asked = _Asked(os.fdopen(os.dup(0), encoding="utf-8", errors="replace", closefd=False))
+    async with stdio_server(stdin=asked) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class _Asked(anyio.AsyncFile[str]):
+    """What a client asks, a line each. The package gives no answer to a line with half a surrogate pair."""
+
+    async def readline(self) -> str:
+        line = await super().readline()
+        if "\\ud" not in line and "\\uD" not in line:
+            return line
+        try:
+            return scrub(json.dumps(json.loads(line), ensure_ascii=False))[0] + "\n"
+        except ValueError:
+            return line
 
 
 def _described(tool: Tool) -> types.Tool:

@@ -67,6 +67,8 @@ class Insights(msgspec.Struct, frozen=True):
     by_hour: list[At]
     longest_streak: int
     """Days in a row on which a session began."""
+    unused: int
+    """Sessions with an answer of which no use is on record."""
 
 
 def insights(
@@ -107,6 +109,7 @@ def insights(
         by_weekday=weekdays,
         by_hour=hours,
         longest_streak=_longest_streak(days_of),
+        unused=span.unused(),
     )
 
 
@@ -163,7 +166,7 @@ class _Span:
             f"SELECT u.session_id, u.model, {columns} FROM session_model_usage u"
             " JOIN sessions s ON s.id = u.session_id WHERE {where}"
         ):
-            numbers = [each or 0 for each in amounts]
+            numbers = [_number(each) for each in amounts]
             sums = told.setdefault(session_id, [0.0] * len(numbers))
             told[session_id] = [before + more for before, more in zip(sums, numbers, strict=True)]
             _add(found[short_name(model)], numbers)
@@ -173,7 +176,7 @@ class _Span:
             f"SELECT s.id, s.model, s.tool_call_count, {columns} FROM sessions s WHERE {{where}}"
         ):
             known = told.get(session_id, [0.0] * len(amounts))
-            rest = [max(0, (each or 0) - before) for each, before in zip(amounts, known, strict=True)]
+            rest = [max(0, _number(each) - before) for each, before in zip(amounts, known, strict=True)]
             rest[4] = 0  # thoughts are part of the output: what is not told apart is not added
             if any(each > 1e-9 for each in rest):
                 _add(found[short_name(model)], rest)
@@ -183,6 +186,18 @@ class _Span:
         for name, sessions in of.items():
             found[name].sessions = len(sessions)
         return dict(found)
+
+    def unused(self) -> int:
+        """How many sessions have an answer and no use on record."""
+        row = next(
+            self._rows(
+                "SELECT count(*) FROM sessions s WHERE {where}"
+                f" AND {' + '.join(f'coalesce(s.{each}, 0)' for each in _COUNTED)} = 0"
+                " AND NOT EXISTS (SELECT 1 FROM session_model_usage u WHERE u.session_id = s.id)"
+                " AND EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id AND m.role = 'assistant')"
+            )
+        )
+        return int(row[0])
 
     def user_messages(self) -> int:
         """How many messages are of users; copies that a compression carried along count once."""
@@ -275,6 +290,11 @@ def _moment(seconds: int, zone: tzinfo | None) -> datetime | None:
         return datetime.fromtimestamp(seconds, UTC).astimezone(zone)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _number(value: object) -> float:
+    """An amount; what a source holds there and is none counts nothing."""
+    return value if isinstance(value, int | float) else 0
 
 
 def _longest_streak(by_day: dict[str, At]) -> int:

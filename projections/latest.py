@@ -43,8 +43,22 @@ def latest(
         scopes.append(("all", "1", []))
     sources = ",".join(f"'{each}'" for each in TERMINAL_SOURCES)
     for scope, where, values in scopes:
-        found = conversations(db, f"{where} AND +s.source IN ({sources})", values)
-        line = next(found, None)
+        line = used_last(db, f"{where} AND +s.source IN ({sources})", values)
         if line is not None:
             return Latest(line, scope)
     return None
+
+
+def used_last(db: Connection, where: str, values: Sequence[Any] = ()) -> SessionLine | None:
+    """The conversation in use last of those that pass `where`.
+
+    What was said in a branch before it was begun keeps its time; who begins a branch uses it then.
+    """
+    first = next(conversations(db, where, values), None)
+    if first is None:
+        return None
+    active = first.started_us if first.last_active_us is None else first.last_active_us
+    begun = conversations(
+        db, f"{where} AND +s.parent_kind = 'branch' AND +s.started_us > ?", [*values, active]
+    )
+    return max(begun, key=lambda each: (each.started_us, each.id), default=first)

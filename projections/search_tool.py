@@ -119,7 +119,9 @@ def _discover(
     db: Connection, query: str, asked: ToolArguments, limit: int, current: str | None, zone: tzinfo | None
 ) -> Answer:
     """The best find of each conversation, a title that is meant before all else."""
-    roles = [each.strip() for each in _text(asked.role_filter).split(",") if each.strip()]
+    given = asked.role_filter  # a client that has a list of them means it
+    given = ",".join(map(_text, given)) if isinstance(given, list | tuple) else _text(given)
+    roles = [each.strip() for each in given.split(",") if each.strip()]
     by_time = _text(asked.sort).lower()
     passed_over = None if current is None else _root(db, current)
     results = []

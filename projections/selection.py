@@ -237,6 +237,14 @@ def select(
     return Selection(kept, {name: why for name, why in skipped.items() if name not in going})
 
 
+def still_open(db: Connection, verb: Verb, filters: Filters) -> int:
+    """How many sessions pass every filter and have not ended, where the verb takes only what has."""
+    rule = _RULES[verb]
+    if not rule.ended:
+        return 0
+    return len(matching(db, filters, ended=False, where=f"{rule.where} AND NOT {_ENDED}"))
+
+
 def named(db: Connection, ids: Iterable[str]) -> Selection:
     """The conversations of sessions that are there, each once."""
     families = _Families(db)

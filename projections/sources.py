@@ -26,7 +26,9 @@ VISIBILITY: dict[int, Visibility] = {state: word for word, state in STATES.items
 SHOWN_HERE, EDITED_HERE = 1, 2
 """Bits of `changed_here`: its visibility, its content."""
 
+_SHOWING = ("active", "compacted")
 _pack = msgspec.msgpack.Encoder().encode
+_to_json = msgspec.json.Encoder().encode
 _unpack_key = msgspec.msgpack.Decoder(tuple[str, str, str, str, str]).decode
 
 
@@ -34,7 +36,7 @@ class Sources(Projection):
     """Stores that were imported, their rows as last seen, and what was changed on both sides."""
 
     name: ClassVar[str] = "sources"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     of_messages: ClassVar[OfMessages] = "imported"
     tables: ClassVar[dict[str, str]] = {
         "source_homes": (
@@ -61,7 +63,8 @@ class Sources(Projection):
         "source_prompts": "(hash TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID",
         "source_conflicts": (
             "(position INTEGER NOT NULL, kind TEXT NOT NULL, session_id TEXT, row TEXT NOT NULL,"
-            ' "column" TEXT NOT NULL, ours TEXT, theirs TEXT, PRIMARY KEY (position, "column")) WITHOUT ROWID'
+            ' "column" TEXT NOT NULL, ours TEXT, theirs TEXT, source INTEGER,'
+            ' PRIMARY KEY (position, "column")) WITHOUT ROWID'
         ),
         "source_erased": "(ref BLOB PRIMARY KEY) WITHOUT ROWID",
     }
@@ -182,12 +185,16 @@ class _Batch:
                 )
             case e.MessageEdited():
                 self.edited(payload.message, payload.seen)
+                self.outdated_messages(event, (payload.message,), payload.changes)
             case e.MessagesRewound():
                 self.show(payload.messages, "rewound")
+                self.outdated_messages(event, payload.messages, _SHOWING)
             case e.MessagesRestored():
                 self.show(payload.messages, "live")
+                self.outdated_messages(event, payload.messages, _SHOWING)
             case e.MessagesCompacted():
                 self.show(payload.messages, "compacted")
+                self.outdated_messages(event, payload.messages, _SHOWING)
             case e.SourceRowGone():
                 self.gone(payload.messages, 1)
                 if payload.kind == "session":
@@ -214,14 +221,19 @@ class _Batch:
         ).fetchone()
         if found is None:
             return  # the event that created it was emptied
+        before = unpacked(found[0])
+        after = seen_after(before, payload, event.at_us)
         self.db.execute(
             f"UPDATE {self.p}source_sessions SET seen = ? WHERE session_id = ?",
-            (packed(seen_after(unpacked(found[0]), payload, event.at_us)), event.session_id),
+            (packed(after), event.session_id),
         )
         if isinstance(payload, e.SourceRowChanged):
             self.set_gone(event.session_id, 0)
             self.gone(payload.messages, 0)
             self.conflicts(event, payload)
+        else:
+            moved = [column for column in after if column not in before or before[column] != after[column]]
+            self.outdated("session", event.session_id, event.session_id, moved)
 
     def set_gone(self, session_id: str, gone: int) -> None:
         """Whether the session's row is still in its source."""
@@ -310,6 +322,7 @@ class _Batch:
                     f"INSERT OR REPLACE INTO {routes} VALUES (?,?,?,?,0)",
                     (self.source(store), payload.key, payload.session_id, entry_digest(payload.entry)),
                 )
+                self.outdated("route", None, payload.key, ("session_id", "entry_json"), self.source(store))
             case e.RouteClosed(key=key) | e.SourceRowGone(row=key):
                 self.db.execute(
                     f"UPDATE {routes} SET gone = 1 WHERE source = ? AND key = ?", (self.source(store), key)
@@ -355,10 +368,12 @@ class _Batch:
         )
 
     def conflicts(self, event: Recorded, payload: e.SourceRowChanged) -> None:
-        """What was changed on both sides."""
+        """What was changed on both sides; a source has one last word on each column of a row."""
         session_id = event.session_id if event.stream.startswith("session:") else None
+        source = None if payload.store is None else self.source(payload.store)
+        self.outdated(payload.kind, session_id, payload.row, payload.changes, source)
         self.db.executemany(
-            f"INSERT OR REPLACE INTO {self.p}source_conflicts VALUES (?,?,?,?,?,?,?)",
+            f"INSERT OR REPLACE INTO {self.p}source_conflicts VALUES (?,?,?,?,?,?,?,?)",
             [
                 (
                     event.position,
@@ -368,9 +383,31 @@ class _Batch:
                     column,
                     payload.ours.get(column),
                     _text(payload.changes.get(column)),
+                    source,
                 )
                 for column in payload.conflicts
             ],
+        )
+
+    def outdated(
+        self, kind: str, session_id: str | None, row: str, columns: Iterable[str], source: int | None = None
+    ) -> None:
+        """The source says something else by now than in a conflict of before."""
+        self.db.executemany(
+            f"DELETE FROM {self.p}source_conflicts WHERE kind = ? AND session_id IS ? AND row = ?"
+            ' AND "column" = ? AND source IS ?',
+            [(kind, session_id, row, column, source) for column in columns],
+        )
+
+    def outdated_messages(self, event: Recorded, messages: Iterable[int], columns: Iterable[str]) -> None:
+        """As `outdated`, for messages by their positions."""
+        self.flush()
+        self.db.execute(
+            f"DELETE FROM {self.p}source_conflicts WHERE kind = 'message' AND session_id = ?"
+            ' AND "column" IN (SELECT value FROM json_each(?)) AND row IN'
+            f" (SELECT CAST(source_id AS TEXT) FROM {self.p}source_messages"
+            " WHERE message IN (SELECT value FROM json_each(?)))",
+            (event.session_id, _to_json(list(columns)).decode(), _to_json(list(messages)).decode()),
         )
 
     def erase(self, payload: e.PayloadsErased) -> None:

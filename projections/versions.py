@@ -10,7 +10,7 @@ FOLDS: Final[dict[str, int]] = {
     "routing": 1,
     "lineage": 1,
     "usage": 1,
-    "sources": 2,
+    "sources": 3,
     "gateway": 1,
 }
 """By name. A fold that changes gets the next number, and is told again from the log."""

@@ -9,7 +9,7 @@ import msgspec
 
 from .base import Connection
 from .conversations import Conversations
-from .latest import TERMINAL_SOURCES
+from .latest import TERMINAL_SOURCES, used_last
 from .listing import PINNED_FIRST, Hidden, conversations, hidden_by
 from .tree import tip
 
@@ -52,7 +52,7 @@ def whereabouts(db: Connection, session_id: str) -> Whereabouts:
     standings = [
         _in_list(db, session_id),
         Standing("list_all", shown=True),
-        _in_search(db, session_id),
+        _in_search(db, session_id, source),
         _as_latest(db, session_id, source),
         _by_chat(db, session_id, key),
     ]
@@ -75,16 +75,17 @@ def _rank(db: Connection, session_id: str) -> int | None:
     return next((number for number, each in enumerate(rows, 1) if each.id == session_id), None)
 
 
-def _in_search(db: Connection, session_id: str) -> Standing:
-    hidden = session_id in Conversations(db, [session_id]).hidden(None)
-    return Standing("search", shown=not hidden, why="delegates" if hidden else None)
+def _in_search(db: Connection, session_id: str, source: str) -> Standing:
+    if session_id not in Conversations(db, [session_id]).hidden(None):
+        return Standing("search", shown=True)
+    return Standing("search", shown=False, why="tool" if source == "tool" else "delegates")
 
 
 def _as_latest(db: Connection, session_id: str, source: str) -> Standing:
     if source not in TERMINAL_SOURCES:
         return Standing("latest", shown=False, why="source")
     sources = ",".join(f"'{each}'" for each in TERMINAL_SOURCES)
-    first = next(conversations(db, f"+s.source IN ({sources})"), None)
+    first = used_last(db, f"+s.source IN ({sources})")
     last = tip(db, session_id)
     if first is not None and first.id == last:
         return Standing("latest", shown=True, instead=None if last == session_id else last)

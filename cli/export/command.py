@@ -97,10 +97,10 @@ def export(at: str | None, only: str | None, lineage: str, yes: bool, **given: A
     filters = {name: given.pop(name) for name in NAMES}
     asked = Asked(given=filters, prompts=only is not None, logical=lineage == "logical", **given)
     form = form_of(asked)
-    _refuse(asked, form)
-    refuse_unmasked(asked)
     if asked.delete:
         refuse_deletion(asked, yes=yes or asked.dry_run, at=at)
+    _refuse(asked, form)
+    refuse_unmasked(asked)
     with answering(asked.home, at) as view:
         with _one_state(view.db):
             done = form.selected(view, asked)
@@ -185,6 +185,9 @@ def _tell(form: Form, asked: Asked, done: Done) -> None:
     elif not form.streamed(asked):
         put(form.said(asked, done))
     say(f"Skipping existing export: {each}. Pass --force to overwrite." for each in done.skipped)
+    if done.empty:
+        which = plural(len(done.empty), "session has", "sessions have")
+        say([f"{which} no messages and no trace: {', '.join(done.empty)}"])
     _tell_passed_over(done)
     tell_masked(done)
     if done.not_utf8:

@@ -67,6 +67,7 @@ class Done(msgspec.Struct):
     prompts: int | None = None
     files: list[str] = []
     skipped: list[str] = []
+    empty: list[str] = []
     passed_over: int = 0
     not_utf8: int = 0
     masked: list[Masked] | None = None

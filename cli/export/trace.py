@@ -15,7 +15,6 @@ from .form import (
     Form,
     Write,
     folder_of,
-    name_of,
     opened,
     path_of,
     readable,
@@ -69,13 +68,19 @@ def _write(view: View, asked: Asked, done: Done) -> None:
     if asked.upload:
         _upload(rows, asked, done)
     elif not _many(asked):
-        with opened(asked, done, name_of(asked, done, _SUFFIX), streamed=_streamed(asked)) as write:
+        with opened(asked, done, _file_name(done.sessions[0]), streamed=_streamed(asked)) as write:
             _one(rows, done, write)
     elif len(done.sessions) == 1 and _is_file(asked):
         with opened(asked, done, "", streamed=False) as write:
             _one(rows, done, write)
     else:
         _into_folder(rows, asked, done)
+
+
+def _file_name(session_id: str) -> str:
+    from ...infrastructure.exporters.markdown import safe_id
+
+    return safe_id(session_id) + _SUFFIX
 
 
 def _is_file(asked: Asked) -> bool:
@@ -101,16 +106,16 @@ def _one(rows: Rows, done: Done, write: Write) -> None:
 
 def _into_folder(rows: Rows, asked: Asked, done: Done) -> None:
     """A file each; a session without messages has none."""
-    from ...infrastructure.exporters.markdown import safe_id
     from ...infrastructure.exporters.output_file import make_folder, written
-    from ...infrastructure.exporters.trace import write_trace
+    from ...infrastructure.exporters.trace import lines, write_trace
 
     folder = folder_of(asked)
     make_folder(folder)
     for session_id in done.sessions:
-        if next(rows.live(session_id), None) is None:
+        if next(lines(rows, session_id), None) is None:
+            done.empty.append(session_id)
             continue
-        path = folder / (safe_id(session_id) + _SUFFIX)
+        path = folder / _file_name(session_id)
         if path.is_file() and not asked.force:
             done.skipped.append(readable(path))
             continue

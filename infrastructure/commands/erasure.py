@@ -13,7 +13,6 @@ import msgspec
 from ...domain import events as e
 from ...domain.errors import BadUsage, NoSuchMessage, NoSuchSession, RetoldError, RuleBroken
 from ...domain.events import session_stream
-from ...domain.masking import LEAST_CHARACTERS
 from ...domain.text import in_one_line, scrub
 from ...projections.context import copies
 from ...projections.deletions import NEVER, due, next_due
@@ -28,7 +27,7 @@ from ..erasing import (
     sweep,
     with_what_quotes,
 )
-from ..forgetting import Found, emptied, find, is_told_by_its_row, row_edits
+from ..forgetting import Found, emptied, find, is_told_by_its_row, row_edits, to_forget
 from ..log import Condition, Draft
 from ..log_schema import TITLE
 from ..removing import remains
@@ -147,12 +146,7 @@ class ErasureCommands(Commands):
             BadUsage: it is blank, or shorter than 4 characters.
             RuleBroken: it is part of a chat's key or a session's id, which would lead nowhere without it.
         """
-        if len(secret.strip()) < LEAST_CHARACTERS:
-            raise BadUsage(
-                f"a text to be forgotten has at least {LEAST_CHARACTERS} characters",
-                hint="forget the message that holds it: retold forget SESSION MESSAGE",
-            )
-        secret = scrub(secret)[0]
+        secret = to_forget(secret)
         done = Forgotten("", ())
         after = 0
         while True:

@@ -32,6 +32,7 @@ class Maintained(msgspec.Struct, frozen=True):
     Attributes:
         skipped: the last run is too recent; nothing was done.
         pruned: conversations' first sessions, deleted for their age; each can be undeleted for a while.
+        named: those that have to be named to undelete all of that.
         ended: sessions that a crash had left open.
         empty: sessions of a terminal in which nothing was ever said; they are deleted.
         erased: sessions whose deletion was due.
@@ -49,6 +50,7 @@ class Maintained(msgspec.Struct, frozen=True):
     vacuumed_bytes: int | None = None
     left: dict[str, str] = {}
     position: int = 0
+    named: tuple[str, ...] = ()
 
 
 class MaintenanceCommands(RemovalCommands):
@@ -86,10 +88,11 @@ class MaintenanceCommands(RemovalCommands):
         settings = self.config.sessions
         left: dict[str, str] = {}
         pruned: tuple[str, ...] = ()
+        named: tuple[str, ...] = ()
         ended = self.end_left_open(at_us=at_us) if reap else ()
         emptied = self._delete_ghosts(at) if reap else ()
         if settings.auto_prune if prune is None else prune:
-            pruned, kept = self.prune(retention_days=settings.retention_days, at_us=at_us)
+            pruned, named, kept = self._prune(settings.retention_days, include_pinned=False, at_us=at_us)
             left |= kept
         due = self.erase_due(at_us)
         left |= due.left
@@ -112,7 +115,9 @@ class MaintenanceCommands(RemovalCommands):
             left,
             at,
         )
-        return Maintained(False, pruned, ended, emptied, due.sessions, optimised, freed, left, position)
+        return Maintained(
+            False, pruned, ended, emptied, due.sessions, optimised, freed, left, position, named
+        )
 
     def prune(
         self, *, retention_days: float, include_pinned: bool = False, at_us: int | None = None
@@ -125,6 +130,13 @@ class MaintenanceCommands(RemovalCommands):
         Raises:
             BadUsage: it is no number of days above 0, or more than a hundred years.
         """
+        pruned, _, left = self._prune(retention_days, include_pinned=include_pinned, at_us=at_us)
+        return pruned, left
+
+    def _prune(
+        self, retention_days: float, *, include_pinned: bool, at_us: int | None
+    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, str]]:
+        """As `prune`; in the middle, what has to be named to bring all of it back."""
         refuse_no_retention(retention_days)
         at = self.at(at_us)
         cut_us = int(at - retention_days * DAY_US)
@@ -132,6 +144,7 @@ class MaintenanceCommands(RemovalCommands):
         as_of = self.head().position
         self.projector.catch_up()
         pruned: list[str] = []
+        named: list[str] = []
         left: dict[str, str] = {}
         for conversation in list(silent_conversations(self.state.reader(), cut_us)):
             first = conversation[0].session_id
@@ -139,13 +152,13 @@ class MaintenanceCommands(RemovalCommands):
             if why is None:
                 segments = [each.session_id for each in conversation]
                 try:
-                    self.delete_conversation(segments, reason, as_of=as_of, at_us=at_us)
+                    named += self.delete_conversation(segments, reason, as_of=as_of, at_us=at_us).named
                     pruned.append(first)
                 except RetoldError as error:
                     left[first] = error.message
             elif why != "active since":
                 left[first] = why
-        return tuple(pruned), left
+        return tuple(pruned), tuple(named), left
 
     def end_left_open(self, *, at_us: int | None = None) -> tuple[str, ...]:
         """End, softly, what a crash left open: sessions of a CLI, a job, an API, long silent."""

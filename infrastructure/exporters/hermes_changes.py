@@ -16,6 +16,7 @@ from ..sqlite import one
 from ..streams import route_stream
 from .carried import Carry, Note, here_of
 from .hermes_home import HermesWriter, object_of
+from .hermes_since import Chat, chats_of
 
 if TYPE_CHECKING:
     from ..engine import SessionEngine
@@ -62,14 +63,25 @@ def make(
     repairs: list[Repair],
     refused: list[str],
     mirror: dict[str, Any] | None,
+    store: str,
 ) -> list[Carry]:
     """All repairs, inside a transaction that is open; what each came to, where it changed anything."""
     carries: list[Carry] = []
+    moves = [
+        each.payload
+        for repair in repairs
+        for each in repair.saved
+        if isinstance(each.payload, (e.SessionRerouted, e.RouteClosed))
+    ]
+    chats = chats_of(engine, writer, store, moves, mirror)
     for number, each in enumerate(repairs):
         writer.db.execute(f"SAVEPOINT repair_{number}")
         writer.wrote()
         try:
-            done = (_one if each.undo is None else _back)(engine, writer, each, mirror)
+            if each.undo is None:
+                done = _one(engine, writer, each, mirror, chats)
+            else:
+                done = _back(engine, writer, each, mirror)
             if done:
                 carries.append(Carry(each.position, tuple(done), writer.wrote()))
         except Held as why:
@@ -138,14 +150,19 @@ def _entry_before(engine: SessionEngine, key: str, session_id: str, repair: Repa
 
 
 def _one(
-    engine: SessionEngine, writer: HermesWriter, repair: Repair, mirror: dict[str, Any] | None
+    engine: SessionEngine,
+    writer: HermesWriter,
+    repair: Repair,
+    mirror: dict[str, Any] | None,
+    chats: Mapping[str, Chat],
 ) -> list[str]:
     """A repair as it stands here: all of it, or nothing.
 
     Raises:
-        Held: part of it does not stand here any more, and the home does not hold the rest already.
+        Held: part of it does not stand here any more, or its chat went on there, unseen by it; and the home
+        does not hold the rest already.
     """
-    gone = _gone(engine, repair)
+    gone = _gone(engine, repair) or _went_on(repair, chats)
     tried = mirror if gone is None or mirror is None else dict(mirror)
     done = _made(engine, writer, repair, tried)
     if done and gone is not None:
@@ -176,6 +193,21 @@ def _gone(engine: SessionEngine, repair: Repair) -> str | None:
         here = here_of(engine, session_id) or {}
         if (here.get("ended_at") is None) != (reason is None):
             return f"{session_id} {'is open' if reason else 'has ended'} here by now"
+    return None
+
+
+def _went_on(repair: Repair, chats: Mapping[str, Chat]) -> str | None:
+    """What a repair's chat became in the home that the repair did not see, in words."""
+    for event in repair.saved:
+        match event.payload:
+            case e.SessionRerouted(key=key, session_id=session_id):
+                why = chats[key].against(session_id, repair.position)
+            case e.RouteClosed(key=key):
+                why = chats[key].against(None, repair.position)
+            case _:
+                why = None
+        if why is not None:
+            return why
     return None
 
 

@@ -72,7 +72,7 @@ def plan_carry(engine: SessionEngine, home: Path) -> Carried:
     store = _store_of(engine, home)
     with held(home) as writer:
         _, unsaid = _settled(engine, writer, store, note=False)
-        planned, refused = _planned(engine, writer, _in_order(engine, store, unsaid), writer.mirror())
+        planned, refused = _planned(engine, writer, store, _in_order(engine, store, unsaid), writer.mirror())
     return Carried(str(home), tuple(line for each in planned for line in each.done), tuple(refused))
 
 
@@ -101,7 +101,7 @@ def carry_repairs(engine: SessionEngine, home: Path, *, shown: tuple[str, ...] |
         left, unsaid = _settled(engine, writer, store)
         repairs = _in_order(engine, store, unsaid)
         mirrored = writer.mirror()
-        planned, refused = _planned(engine, writer, repairs, mirrored)
+        planned, refused = _planned(engine, writer, store, repairs, mirrored)
         done = tuple(line for each in planned for line in each.done)
         if shown is not None and done != shown:
             raise StoreBusy(
@@ -116,7 +116,7 @@ def carry_repairs(engine: SessionEngine, home: Path, *, shown: tuple[str, ...] |
         begin(engine.home, store, [*left, *begun(planned, engine.identity)])
         mirror = None if mirrored is None else dict(mirrored)
         with _one_transaction(writer, "COMMIT"):
-            carries = make(engine, writer, repairs, [], mirror)
+            carries = make(engine, writer, repairs, [], mirror, store)
         if writer.has_routes:
             record(engine, store, carries)
         if mirror is not None and mirror != mirrored:
@@ -147,12 +147,16 @@ def note_left(engine: SessionEngine, position: int) -> list[Path]:
 
 
 def _planned(
-    engine: SessionEngine, writer: HermesWriter, repairs: list[Repair], mirrored: Mapping[str, Any] | None
+    engine: SessionEngine,
+    writer: HermesWriter,
+    store: str,
+    repairs: list[Repair],
+    mirrored: Mapping[str, Any] | None,
 ) -> tuple[list[Carry], list[str]]:
     """What would be done, and what refused: it is done, and taken back."""
     refused: list[str] = []
     with _one_transaction(writer, "ROLLBACK"):
-        planned = make(engine, writer, repairs, refused, None if mirrored is None else dict(mirrored))
+        planned = make(engine, writer, repairs, refused, None if mirrored is None else dict(mirrored), store)
     return planned, refused
 
 

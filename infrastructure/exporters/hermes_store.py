@@ -295,10 +295,10 @@ class HermesStore:
         columns, odd = _unpack(extra)
         texts: Values = {}
         for name, value in columns.items():
-            if name in table:
-                values[name] = value
-            else:
+            if name not in table:
                 self._left[f"column {name}"] += 1
+            elif value is not None or not _needed(table, name):
+                values[name] = value
         for name, (kind, value) in odd.items():
             if name not in table or (value is None and _needed(table, name)):
                 self._left[f"odd values of {name}"] += 1

@@ -76,16 +76,44 @@ def written(path: Path, *, force: bool) -> Iterator[BinaryIO]:
         return
     beside = path.with_name(f".{os.getpid()}-{os.urandom(4).hex()}.export")
     with _naming(path):
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        nameless = _nameless(path.parent)
+        handle = (
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) if nameless is None else nameless
+        )
         try:
             with open(handle, "wb") as out:
                 yield out
+                out.flush()
+                if nameless is not None:
+                    _name(nameless, beside)
             refuse_existing(path, force=force)
             os.replace(beside, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
+
+
+def _nameless(folder: Path) -> int | None:
+    """A file that is gone with who writes it, killed or not, until it has a name; else None."""
+    flag = getattr(os, "O_TMPFILE", None)  # Linux has it, on most file systems
+    if flag is None:
+        return None
+    try:
+        handle = os.open(folder, os.O_WRONLY | flag, 0o600)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+            return None
+        raise
+    if os.path.exists(f"/proc/self/fd/{handle}"):
+        return handle
+    os.close(handle)
+    return None
+
+
+def _name(handle: int, path: Path) -> None:
+    # The handle is not used, as the path is absolute; without one a call is made that follows no link.
+    os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)
 
 
 def add_line(path: Path, line: bytes) -> None:
@@ -145,8 +173,9 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EPIPE):
+            error.filename = error.filename or os.fspath(path)
             raise
-        if error.errno == errno.ENOENT:
+        if error.errno == errno.ENOENT and not path.parent.exists():
             raise BadUsage(
                 f"the folder {path.parent} is not there", hint="make it, or name another file"
             ) from error

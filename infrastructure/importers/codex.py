@@ -105,7 +105,8 @@ class _Reader:
         self.last_us = at_us if at_us is not None else self.last_us
         kind, payload = record.get("type"), record.get("payload")
         if not isinstance(payload, dict):  # an old rollout holds the items themselves
-            kind, payload = ("response_item" if kind in _ITEMS else "session_meta"), record
+            item = isinstance(kind, str) and kind in _ITEMS
+            kind, payload = ("response_item" if item else "session_meta"), record
         strip = Stripper(where, needed=line.with_bytes)
         said: Said | None = None
         if kind == "response_item":

@@ -24,6 +24,7 @@ from .hermes_rows import plain
 from .hermes_run import Run, known_messages, rows
 
 CHUNK = 1_000
+_SHOWN = ("active", "compacted")
 _SHOWING = {
     "compacted": e.MessagesCompacted,
     "rewound": e.MessagesRewound,
@@ -115,7 +116,7 @@ def _compare(
         owner = run.plans[session_id]
         plan.timeline.message(message_id, owner.number, owner.clock)
         return
-    if (edited and known.changed_here & EDITED_HERE) or (moved and known.changed_here & SHOWN_HERE):
+    if (edited and _is_edited_here(run, event, known)) or (moved and _is_shown_otherwise(run, known)):
         _conflict(run, event, row, message_id, known)
         return
     if edited:
@@ -132,6 +133,34 @@ def _compare(
 def _appended(run: Run, position: int) -> Recorded | None:
     found = run.log.read(position - 1, limit=1, upto=position)
     return found[0] if found else None
+
+
+def _is_edited_here(run: Run, event: Recorded, known: Known) -> bool:
+    """Whether it says something else here than its source said last; an edit may have been taken back."""
+    if not known.changed_here & EDITED_HERE:
+        return False
+    return message_edited(_last_seen(run, event), _here(run, event), message=known.message) is not None
+
+
+def _is_shown_otherwise(run: Run, known: Known) -> bool:
+    """Whether it is shown otherwise here than its source showed it last; a rewind may have been redone."""
+    if not known.changed_here & SHOWN_HERE:
+        return False
+    here = rows(run.db, "SELECT active, compacted FROM messages WHERE id = ?", known.message)
+    told = [STATES[shown({"active": active, "compacted": compacted})] for active, compacted in here]
+    return told != [known.state]
+
+
+def _here(run: Run, event: Recorded) -> Row:
+    """The row as it is here."""
+    row = source_row_of(event.payload, at_us=event.at_us, session_id=event.session_id)
+    after = event.position
+    while found := run.log.read(after, stream=event.stream, topics=(e.MessageEdited.topic,)):
+        after = found[-1].position
+        for each in found:
+            if isinstance(each.payload, e.MessageEdited) and each.payload.message == event.position:
+                row = message_after(row, each.payload)
+    return row
 
 
 def _last_seen(run: Run, event: Recorded) -> Row:
@@ -152,25 +181,33 @@ def _last_seen(run: Run, event: Recorded) -> Row:
 
 
 def _conflict(run: Run, event: Recorded, row: Row, message_id: int, known: Known) -> None:
-    """Changed there and here: ours stays, what the source says is only remembered."""
+    """Changed there and here: ours stays, what the source says is only remembered.
+
+    What is the same on both sides by now is no conflict.
+    """
     edit = message_edited(_last_seen(run, event), row, message=known.message)
     changes: dict[str, Any] = dict(edit.changes) if edit else {}
+    apart = message_edited(_here(run, event), row, message=known.message)
+    conflicts = set(changes) & set(apart.changes if apart else ())
     if STATES[shown(row)] != known.state:
         told = with_visibility({}, shown(row))
-        changes.update({column: told[column] for column in ("active", "compacted")})
+        changes.update({column: told[column] for column in _SHOWN})
+        conflicts.update(_SHOWN)
     payload = e.SourceRowChanged(
         "message",
         str(message_id),
         changes,
-        conflicts=sorted(changes),
+        conflicts=sorted(conflicts),
         odd=edit.odd if edit else {},
         seen=digest(row),
         messages=[known.message],
     )
     run.writer.add(run.told(event.stream, payload, message_id, kind="message"))
+    if not conflicts:
+        return
     run.findings.conflict(
         f"session {event.session_id}, message {message_id} (#{known.message}):"
-        f" {', '.join(sorted(changes))} changed in the source and here; ours stays"
+        f" {', '.join(sorted(conflicts))} changed in the source and here; ours stays"
     )
 
 

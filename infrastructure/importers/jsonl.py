@@ -89,7 +89,7 @@ def import_jsonl(target: Target, path: Path, *, name: str | None = None) -> Impo
     for word, count in made.unchanged.items():
         if count:
             unchanged[word] = unchanged.get(word, 0) + count
-    return msgspec.structs.replace(done, path=called, unchanged=unchanged, notes=[*made.notes, *done.notes])
+    return msgspec.structs.replace(done, path=called, unchanged=unchanged, notes=[*made.notes(), *done.notes])
 
 
 def _no_session(path: Path, called: str, why: str) -> NotAStore:
@@ -139,7 +139,7 @@ class _Home:
         self.lines = 0
         self.why = "it is empty"
         self.bad: list[Lost] = []
-        self.notes: list[str] = []
+        self.renumbered: dict[str, int] = {}
         self.unchanged = {"sessions": 0, "messages": 0}
         self._file = file
         self._here = here
@@ -167,6 +167,17 @@ class _Home:
             self._db.execute("COMMIT")
         finally:
             self._db.close(True)
+
+    def notes(self) -> list[str]:
+        """What there is to know of what was read."""
+        match list(self.renumbered):
+            case []:
+                return []
+            case [session_id]:
+                which = f"session {session_id}: {self.renumbered[session_id]:,} of its messages"
+            case several:
+                which = f"{sum(self.renumbered.values()):,} messages of {len(several):,} sessions"
+        return [f"{which} bore no id of their own that gives their order, and have new ones"]
 
     def _line(self, number: int, line: bytes) -> None:
         try:
@@ -196,10 +207,7 @@ class _Home:
             last = message["id"]
             self._insert("messages", {**message, "session_id": session_id})
         if renumbered:
-            self.notes.append(
-                f"session {session_id}: {renumbered:,} of its messages bore no id of their own that gives"
-                " their order, and have new ones"
-            )
+            self.renumbered[session_id] = renumbered
 
     def _number(self, message: Fields, last: int) -> bool:
         """Give a message an id where it has none, or that of another, or one that is not after `last`."""

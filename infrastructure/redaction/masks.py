@@ -18,6 +18,7 @@ _PLACE = re.compile(
     r"|.*(?:getenv|environ|process\.env|import\.meta\.env|ENV\[|\bsecrets\.)"
     r"|.*\{[A-Za-z_][\w.()\[\]!:]*\}"
     r"|(?:op|vault|ssm|sops|env|file|secrets?|arn|keychain):"
+    r"|#[0-9A-Fa-f]{3,8}$"  # a colour
     r"|.*[xX]{6}|[*•xX.#_-]+$|.*\*\*\*|.*\[REDACTED|.{6}\.\.\..{4}$",  # or masked already
     re.DOTALL,
 )

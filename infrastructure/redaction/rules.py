@@ -190,7 +190,8 @@ def _read(path: Path) -> File:
 
 def _named(value: Any, problem: str) -> str:
     """The message with the name of the rule that it is about, where it has one."""
-    for at, rule in enumerate(value.get("rules", ()) if isinstance(value, dict) else ()):
+    rules = value.get("rules") if isinstance(value, dict) else None
+    for at, rule in enumerate(rules if isinstance(rules, list) else ()):
         try:
             msgspec.convert(rule, Rule)
         except msgspec.ValidationError as error:

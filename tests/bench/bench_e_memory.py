@@ -40,3 +40,19 @@ def test_a_million_messages(store: MakeStore, told: Callable[[Path], Path], tmp_
         "messages/s",
         MILLION / written.wall_s,
     )
+
+
+def test_exports_of_a_long_session(store: MakeStore, told: Callable[[Path], Path], tmp_path: Path) -> None:
+    home = told(store(3 * SIZE, sessions=1))
+    everything = ["sessions", "export", "--home", str(home), "--all"]
+    for name, to in (
+        ("JSON lines", ["x.jsonl"]),
+        ("JSON lines, sanitized", ["s.jsonl", "--sanitize"]),
+        ("Markdown", ["md/", "--format", "md"]),
+        ("HTML", ["x.html", "--format", "html"]),
+        ("user prompts", ["p.jsonl", "--only", "user-prompts"]),
+    ):
+        done = run_child([*everything, str(tmp_path / to[0]), *to[1:]])
+        what = f"one session of {3 * SIZE:,} messages, whole commands"
+        note(what, f"export as {name}, peak memory", "MB", done.peak_mb, at_most=200)
+        note(what, f"export as {name}", "s", done.wall_s)

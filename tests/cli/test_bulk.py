@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retold.domain.errors import TurnRunning
+from retold.cli.output import cell_width
+from retold.domain.errors import NoRoom, TurnRunning
 from retold.infrastructure.clock import now_us
 from retold.infrastructure.commands.removal import RemovalCommands
 from retold.infrastructure.engine import SessionEngine, open_home
+from retold.infrastructure.projector import Projector
 from retold.tests.histories import DAY_US, HOUR_US
 from retold.tests.peer import peer_python
+from retold.tests.terminal import on_a_terminal
 
 if TYPE_CHECKING:
     from retold.tests.conftest import Run
@@ -84,7 +88,7 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(run: Run) -> None:
     lines = done.stdout.splitlines()
 
     assert re.fullmatch(r"2 sessions match \(source 'telegram'; oldest \S+ \S+, newest \S+ \S+\):", lines[0])
-    assert re.fullmatch(r"  boat-1  \d{4}-\d\d-\d\d \d\d:\d\d  telegram   — +1 msg  boat", lines[1])
+    assert re.fullmatch(r"  boat-1 +\d{4}-\d\d-\d\d \d\d:\d\d  telegram   — +1 msg  boat", lines[1])
     assert lines[-2:] == ["With them: 1 delegate.", "Dry run: nothing was deleted."]
     assert run("log", "--json").stdout == events
 
@@ -264,6 +268,27 @@ def test_whoever_interrupts_it_is_told_what_was_done(
         taken_back(run, done.stderr)
 
 
+def test_a_full_disk_stops_it_and_says_to_try_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def full(_engine: SessionEngine, session_id: str) -> Any:
+        asked.append(session_id)
+        raise NoRoom("no room to write events.db: the disk is full")
+
+    monkeypatch.setattr(SessionEngine, "archive_session", full)
+    done = run("sessions", "archive", "--older-than", "0d", "--yes")
+
+    assert done.exit_code == 4
+    assert done.stdout == "Archived 0 sessions.\n"
+    assert len(asked) == 1
+    assert "Not archived: boat-1: no room to write events.db: the disk is full" in done.stderr
+    assert "Not archived: new-1: not tried, since there is no room" in done.stderr
+    assert run("sessions", "archive", "--older-than", "0d", "--yes", "--json").json["left"].keys() >= {
+        "boat-1",
+        "new-1",
+    }
+
+
 def test_delete_takes_filters_too_and_never_everything(run: Run) -> None:
     refused = run("sessions", "delete", "--yes")
     both = run("sessions", "delete", "boat-1", "--source", "cli", "--yes")
@@ -350,6 +375,49 @@ def test_a_new_title_needs_no_quotes_and_one_that_is_taken_names_its_holder(run:
     assert run("sessions", "rename", "open-1", "--", "-5", "degrees").stdout.endswith(": -5 degrees\n")
 
 
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_on_a_terminal_no_line_is_longer_than_it(home: Path, columns: int) -> None:
+    with open_home(home) as engine:
+        engine.create_session(
+            "telegram", session_id="20260504_080000_b33d43d5", model="anthropic/claude-sonnet-4.6"
+        )
+        engine.title_session("20260504_080000_b33d43d5", "昨晚我们讨论了记忆断裂的问题 " * 3)
+        engine.end_session("20260504_080000_b33d43d5", "cli_close")
+        engine.pin_session("new-1")
+    given = ("sessions", "prune", "--older-than", "0d", "--after", "2000-01-01", "--dry-run")
+    sent = on_a_terminal(*given, env={"RETOLD_HOME": str(home)}, columns=columns).splitlines()
+
+    assert max(map(cell_width, sent)) <= columns
+    assert any("20260504_080000_b33d43d5  " in each and "昨晚" in each for each in sent)
+    assert any("claude-sonnet-4.6" in each for each in sent) == (columns >= 100)
+
+
+@pytest.mark.parametrize("verb", ["prune", "archive", "delete"])
+def test_what_matches_and_has_not_ended_is_counted(run: Run, verb: str) -> None:
+    every = run("sessions", verb, "--source", "cli", "--dry-run")
+    none = run("sessions", verb, "--source", "cli", "--max-messages", "0", "--yes")
+
+    assert (every.exit_code, none.exit_code) == (0, 0)
+    assert every.stderr == "1 session that matches has not ended and stays.\n"
+    assert none.stdout.startswith("No sessions match (source 'cli'")
+    assert none.stderr == every.stderr
+    assert run("sessions", verb, "--source", "cli", "--dry-run", "--json").json["open"] == 1
+    assert run("sessions", "pin", "--source", "cli", "--dry-run", "--json").json["open"] == 0
+
+
+def test_a_title_that_an_older_segment_gives_up_is_said(run: Run) -> None:
+    done = run("sessions", "rename", "boat #2", "boat")
+    shown = run("sessions", "show", "boat-1", "--json").json
+
+    assert done.exit_code == 0
+    assert done.stderr.startswith("It goes on from boat-1, which had that title and has none now.\n")
+    assert shown["title"] is None
+    taken_back(run, done.stderr)
+    assert run("sessions", "show", "boat-1", "--json").json["title"] == "boat"
+    assert run("sessions", "rename", "boat #2", "boat", "--json").json["yielded"] == ["boat-1"]
+    assert run("sessions", "rename", "boat", "hull", "--json").json["yielded"] == []
+
+
 def test_the_index_is_tidied_and_nothing_goes(run: Run) -> None:
     before = ids(run)
     done = run("sessions", "optimize")
@@ -359,6 +427,29 @@ def test_the_index_is_tidied_and_nothing_goes(run: Run) -> None:
         r"Projections: \S+ kB -> \S+ kB(?: \(reclaimed \S+ \w+\))?", done.stdout.splitlines()[1]
     )
     assert ids(run) == before
+
+
+def test_a_home_that_cannot_be_written_is_not_said_to_be_in_use(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction = Projector.transaction
+    told = False
+
+    @contextlib.contextmanager
+    def full(projector: Projector, wait_ms: int = 5_000) -> Iterator[Any]:
+        nonlocal told
+        if not told:  # what was left to tell is told; then there is no room
+            told = True
+            with transaction(projector, wait_ms) as db:
+                yield db
+            return
+        raise NoRoom("state.db cannot be opened or written: attempt to write a readonly database")
+
+    monkeypatch.setattr(Projector, "transaction", full)
+    done = run("sessions", "optimize")
+
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert done.stderr.startswith("retold: state.db cannot be opened or written")
 
 
 @pytest.mark.slow

@@ -137,6 +137,17 @@ def test_a_dry_run_shows_what_the_filters_select_and_writes_nothing(run: Run, tm
     assert not (tmp_path / "x.jsonl").exists()
 
 
+def test_a_dry_run_lists_100_and_counts_the_rest(home: Path, run: Run) -> None:
+    with history(home) as h:
+        for number in range(103):
+            h.session(f"s{number:03}", source="cli", at_us=T0_US + number * SECOND_US)
+            h.end(f"s{number:03}", "user_exit")
+    shown = run("sessions", "export", "-", "--source", "cli", "--dry-run").stdout.splitlines()
+
+    assert shown[0] == "Would export 103 session(s) (source 'cli')."
+    assert (len(shown), shown[1], shown[-1]) == (102, "  s102  cli", "  ... 3 more")
+
+
 @pytest.mark.usefixtures("told")
 @pytest.mark.parametrize(
     ("flag", "value"), [("--title", "ünï #2"), ("--min-messages", "3"), ("--end-reason", "user_exit")]
@@ -284,6 +295,15 @@ def test_what_cannot_be_written_is_said_and_nothing_is_left(run: Run, tmp_path: 
 
 
 @pytest.mark.usefixtures("told")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here: only Linux has it")
+def test_a_disk_that_is_full_is_said_with_the_file(run: Run) -> None:
+    done = run("sessions", "export", "/dev/full")
+
+    assert done.exit_code == 4
+    assert "something could not be written (/dev/full): No space left on device" in done.stderr
+
+
+@pytest.mark.usefixtures("told")
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -325,6 +345,7 @@ def test_the_answer_in_json_says_what_was_written(run: Run, tmp_path: Path) -> N
         "prompts": None,
         "files": [str(tmp_path / "x.jsonl")],
         "skipped": [],
+        "empty": [],
         "passed_over": 1,
         "not_utf8": 0,
         "masked": None,

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -286,6 +289,8 @@ def test_the_answer_names_what_was_deleted(run: Run, tmp_path: Path) -> None:
     [
         (["--delete-after-verified", "--format", "md", "--session-id", "main"], "requires --yes."),
         ([*DELETE, "--source", "cli"], "is only supported with --session-id."),
+        (["--delete-after-verified", "--format", "md"], "--delete-after-verified requires --yes."),
+        (DELETE, "is only supported with --session-id."),
         (["--delete-after-verified", "--yes", "--session-id", "main"], "only supported with --format md"),
         ([*DELETE, "--session-id", "main", "--only", "user-prompts"], "only supported with --format md"),
         ([*DELETE, "--session-id", "main", "--lineage", "logical"], "--lineage logical exclude each other"),
@@ -420,3 +425,26 @@ def test_who_adds_a_line_while_another_tidies_loses_none(tmp_path: Path) -> None
 
     assert path.read_bytes() == b"2\n3\n"
     assert names(tmp_path) == ["manifest.jsonl"]
+
+
+@pytest.mark.parametrize("unnamed", [True, False])
+def test_who_is_killed_while_it_writes_leaves_nothing_where_the_system_can_see_to_it(
+    tmp_path: Path, *, unnamed: bool
+) -> None:
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "from retold.infrastructure.exporters import output_file\n"
+        f"if not {unnamed}: del os.O_TMPFILE\n"
+        "with output_file.written(pathlib.Path('a.jsonl'), force=False) as out:\n"
+        "    out.write(b'said' * 100_000)\n"
+        "    if len(sys.argv) > 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, "die"], cwd=tmp_path, check=False)
+    left = [each.name for each in tmp_path.iterdir()]
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert len(left) == (0 if unnamed else 1)
+    assert (tmp_path / "a.jsonl").stat().st_size == 400_000
+    assert (tmp_path / "a.jsonl").stat().st_mode & 0o777 == 0o600
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([*left, "a.jsonl"])

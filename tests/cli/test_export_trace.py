@@ -123,6 +123,23 @@ def test_traces_go_into_the_homes_folder_where_none_is_named(told: Path, run: Ru
     assert "Skipping existing export" in again.stderr
 
 
+def test_one_trace_in_a_folder_bears_its_session_s_id(told: Path, run: Run, tmp_path: Path) -> None:
+    assert run(*TRACE, tmp_path).stdout == f"Exported 1 session trace to {tmp_path / 's2.trace.jsonl'}\n"
+    assert told.is_dir()
+
+
+def test_of_many_those_without_a_message_are_named(told: Path, run: Run, tmp_path: Path) -> None:
+    with history(told) as h:
+        h.session("told", source="cli", at_us=T0_US)
+        h.say("told", "be kind", "system", at_us=T0_US)
+    done = run(*TRACE, "--all", tmp_path / "t")
+    answer = run(*TRACE, "--all", tmp_path / "t", "--force", "--json").json
+
+    assert "2 sessions have no messages and no trace: told, empty" in done.stderr
+    assert (answer["exported"], answer["empty"]) == (2, ["told", "empty"])
+    assert sorted(each.name for each in (tmp_path / "t").iterdir()) == ["s1.trace.jsonl", "s2.trace.jsonl"]
+
+
 @pytest.mark.usefixtures("told")
 def test_what_has_no_messages_is_no_trace(run: Run, tmp_path: Path) -> None:
     done = run(*TRACE, "--session-id", "empty", tmp_path / "t.jsonl")

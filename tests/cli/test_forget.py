@@ -116,6 +116,38 @@ def test_the_question_shows_the_message_before_anything_is_forgotten(
     assert run("sessions", "show", "long", "--json").json["messages"] == messages
 
 
+def test_the_question_says_where_a_text_stands_before_any_of_it_is_forgotten(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_home(home) as engine:
+        for name in ("one", "two", "three"):
+            engine.create_session("cli", session_id=name)
+            engine.append_message(name, "user", "the seam of " + name)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    asked = run("forget", "--text", "seam")
+    monkeypatch.setattr("sys.stdin", io.StringIO("seam of two\ny\n"))
+    done = run("forget", "--text", "-")
+
+    assert (asked.exit_code, asked.stdout) == (1, "Cancelled.\n")
+    assert asked.stderr.splitlines() == [
+        "It stands in 4 events of 4 sessions: boat-1, one, two and 1 more.",
+        "Forget this text wherever it stands, for good? [y/N] ",
+    ]
+    assert done.stderr.startswith("It stands in 1 event of 1 session: two.\n")
+    assert done.stdout.startswith("Forgotten in 1 event of 1 session.\n")
+
+
+@pytest.mark.parametrize(("text", "code"), [("nowhere here", 0), ("abc", 2), ("boat-1", 3)])
+def test_a_text_that_is_not_to_be_forgotten_is_not_asked_about(
+    run: Run, monkeypatch: pytest.MonkeyPatch, text: str, code: int
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    done = run("forget", "--text", text)
+
+    assert done.exit_code == code
+    assert "[y/N]" not in done.stderr
+
+
 def test_who_comes_second_is_told_that_it_is_forgotten_already(run: Run, home: Path) -> None:
     number = min(told(run))
     first = run("forget", "boat-1", f"#{number}", "--yes")

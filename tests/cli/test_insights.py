@@ -85,6 +85,28 @@ def test_days_and_source_narrow_it_and_a_point_looks_from_there(run: Run) -> Non
     assert run("insights", "--days", "0").exit_code == 2
 
 
+def test_what_an_import_found_without_a_time_is_said_to_be_missing_from_the_past(
+    run: Run, hermes_home: Path
+) -> None:
+    run("import", "hermes", hermes_home)
+    now, then = run("insights", "--days", "36500"), run("insights", "--days", "36500", "--at", "2026-06-25")
+
+    assert "  tokens      0: 0 in, 0 out\n" in then.stdout
+    assert "of 57 sessions with answers no tokens and costs are on record as of then" in then.stderr
+    assert "on record as of" not in now.stderr
+
+
+def test_what_stands_for_an_amount_and_is_none_counts_nothing(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(
+        '{"id": "s1", "source": "cli", "model": "m", "input_tokens": 5, "cache_read_tokens": "many",'
+        ' "actual_cost_usd": "free", "messages": []}\n'
+    )
+    run("import", "jsonl", tmp_path / "x.jsonl")
+    (model,) = run("insights", "--days", "36500", "--json").json["models"]
+
+    assert (model["input_tokens"], model["cache_read_tokens"], model["cost_usd"]) == (5, 0, 0)
+
+
 def test_hours_are_those_of_the_configured_zone(run: Run, used: Path) -> None:
     def hours() -> list[int]:
         return [each["hour"] for each in asked(run, "--days", "3")["by_hour"] if each["messages"]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import builtins
 import json
+import select
+import subprocess
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 KEY = "agent:main:telegram:dm:1001"
+START = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 Answers = list[tuple[Any, bool]]
 
 
@@ -138,6 +141,7 @@ def test_a_wrong_call_is_an_error_in_a_sentence_and_the_server_goes_on(home: Pat
         ("why", {"chat": "nobody"}),
         ("list_sessions", {"at": "yesterdayish"}),
         ("delete_session", {"session": "s1"}),
+        ("show_session", {"session_id": "s1"}),
     )
 
     assert [is_error for _, is_error in answers] == [True] * len(answers)
@@ -148,6 +152,46 @@ def test_a_wrong_call_is_an_error_in_a_sentence_and_the_server_goes_on(home: Pat
         "session is missing",
         "session has to be a text",
     ]
+
+    assert answers[-1][0]["error"] == "there is no argument 'session_id'"
+    assert answers[-1][0]["hint"].startswith("there are: session, first, last,")
+
+
+def test_half_a_surrogate_pair_in_a_question_is_answered(home: Path) -> None:
+    asked: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": START},
+        {"method": "notifications/initialized"},
+        {
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "session_search", "arguments": {"query": "hull \ud83d"}},
+        },
+        {
+            "id": 3,
+            "method": "tools/call",
+            "params": {"name": "session_search", "arguments": {"query": "hull"}},
+        },
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "retold", "mcp", "--home", str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path), "TZ": "UTC"},
+    ) as server:
+        assert server.stdin
+        assert server.stdout
+        answers = {}
+        for each in asked:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0"} | each) + "\n")
+            server.stdin.flush()
+            if "id" in each and select.select([server.stdout], [], [], 20)[0]:
+                answers[each["id"]] = json.loads(server.stdout.readline())
+        server.stdin.close()
+
+    assert answers.keys() == {1, 2, 3}
+    assert json.loads(answers[2]["result"]["content"][0]["text"])["query"] == "hull \ufffd"
+    assert server.returncode == 0
 
 
 def test_a_home_that_is_not_there_is_an_error_of_each_call(tmp_path: Path) -> None:

@@ -158,6 +158,32 @@ def test_a_backup_prints_a_head_that_verify_takes(run: Run, tmp_path: Path) -> N
     assert run("verify", "--expect", head[1]).exit_code == 0
 
 
+def test_what_is_no_backup_is_called_so(run: Run, tmp_path: Path, hermes_home: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "nowhere", tmp_path / "empty", hermes_home):
+        done = run("restore", folder, "--replace")
+
+        assert done.exit_code == 2
+        assert done.stderr.endswith("\n  give a folder that `retold backup` made; nothing was changed\n")
+
+
+def test_maintenance_says_what_it_pruned_and_how_all_of_it_comes_back(run: Run, home: Path) -> None:
+    with open_home(home) as engine:
+        engine.create_session("cli", session_id="old-1", at_us=1_700_000_000_000_000)
+        engine.append_message("old-1", "user", "long ago", at_us=1_700_000_000_000_000)
+        child = engine.compress("old-1", "so far", continuation_id="old-2", at_us=1_700_000_000_000_000)
+        engine.end_session(child.session_id, "user_exit", at_us=1_700_000_000_000_000)
+    done = run("maintain", "--prune").stdout
+
+    assert done.startswith("Pruned 1 conversation, ")
+    back = re.search(r"\n  pruned: old-1\nThis brings back what was pruned: retold (.*)\n", done)
+    assert back is not None
+    assert run(*back[1].split(), "--home", str(home)).exit_code == 0
+    assert [run("sessions", "show", each).exit_code for each in ("old-1", "old-2")] == [0, 0]
+    again = run("maintain", "--prune", "--json").json
+    assert (again["pruned"], sorted(again["named"])) == (["old-1"], ["old-1", "old-2"])
+
+
 def test_maintenance_says_what_it_did(run: Run) -> None:
     assert run("maintain").stdout.startswith("Pruned 0 conversations, ended 0 sessions left open")
     assert run("maintain", "--if-due").stdout == "Nothing to do: the last run is too recent.\n"

@@ -29,8 +29,21 @@ def test_it_asks_and_does_nothing_without_a_yes(
         done = run(*REPAIR, "--apply")
 
         assert (done.exit_code, done.stdout) == (1, "Aborted — nothing was changed.\n")
-        assert done.stderr.startswith("Adopt 2 orphaned session(s)? [y/N] ")
+        assert done.stderr.splitlines()[:3] == [
+            f"{LINEAGE['orphan']} → {LINEAGE['adopts_key']}",
+            f"{TRUTH['contiguity']['orphan']} → {TRUTH['contiguity']['adopts_key']}",
+            "Adopt 2 orphaned session(s)? [y/N] ",
+        ]
     assert (head(imported), backups(imported)) == (before, [])
+
+
+def test_the_question_names_what_a_person_chose(
+    run: Run, imported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, "n\n")
+    done = run(*REPAIR, "--apply", UNDECIDED["orphan"], "--from", UNDECIDED["candidates"][0])
+
+    assert done.stderr.splitlines()[0] == f"{UNDECIDED['orphan']}, from {UNDECIDED['candidates'][0]}"
 
 
 def test_with_a_yes_each_is_adopted_and_the_second_time_none_is_left(

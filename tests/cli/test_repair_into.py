@@ -158,7 +158,9 @@ def test_what_was_done_here_is_told_where_it_cannot_be_carried(
 
 
 def test_into_a_home_that_was_never_imported_is_refused(run: Run, imported: Path, tmp_path: Path) -> None:
-    done = run(*REPAIR, "--into", tmp_path)
+    for asked in ((*REPAIR,), (*REPAIR, "--apply")):
+        done = run(*asked, "--into", tmp_path)
 
-    assert done.exit_code == 2
-    assert "was never imported here" in done.stderr
+        assert done.exit_code == 2
+        assert "was never imported here" in done.stderr
+        assert "[y/N]" not in done.stderr

@@ -307,7 +307,14 @@ def test_from_a_point_a_branch_goes_on_and_nothing_is_overwritten(run: Run, home
     assert (seen["session_id"], seen["branch_of"]) == ("s", None)
     assert (branch.parent_id, branch.parent_kind, done["branch_of"]) == ("s", "branch", "s")
     assert [each.content for each in view.messages] == ["one", "two", "three"]
+    assert run("-c", "--json").json["session_id"] == branch.id  # what was used last is the branch
+    assert {each["place"]: each for each in run("where", "s", "--json").json["places"]}["latest"][
+        "session_id"
+    ] == (branch.id)
     assert "retold undo" in run("resume", "plan", "--at", f"#{there}").stderr
+    with open_home(home) as engine:
+        engine.append_message("s", "user", "five")
+    assert run("-c", "--json").json["session_id"] == "s"
 
 
 def test_a_branch_from_a_point_is_of_the_segment_of_then_and_leaves_the_chat_alone(

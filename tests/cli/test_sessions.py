@@ -68,7 +68,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("retold.cli.sessions.is_terminal", lambda: True)
     monkeypatch.setattr("retold.cli.transcript.is_terminal", lambda: True)
     monkeypatch.setattr("retold.cli.listed.is_terminal", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
 
 
 # --- list -----------------------------------------------------------------------------------------

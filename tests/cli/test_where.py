@@ -59,6 +59,9 @@ def test_each_reason_is_named(run: Run, tip: str) -> None:
     }
     assert standing(run, "old")["list"]["session_id"] == tip
     assert standing(run, "delegate")["search"]["shown"] is False
+    assert [standing(run, each)["search"]["why"] for each in ("delegate", "tool", "away")] == [
+        "delegates", "tool", None,
+    ]  # fmt: skip
     assert [standing(run, each)["latest"]["why"] for each in ("last", "before", tip)] == [
         None, "unused", "source",
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retold.domain.audit import audit
+from retold.domain.audit import audit, went_on
 from retold.domain.chats import Chats
 from retold.domain.findings import Finding, Kind
 from retold.tests.domain.worlds import DAY, K, Story
@@ -288,3 +288,24 @@ def test_an_entry_that_was_made_with_its_session_did_not_move_past_what_had_just
     story.route(K, "d", created=1 + after_s * SECOND, updated=1 + after_s * SECOND)
 
     assert kinds(story) == found
+
+
+# --- what a person chose --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_person", [True, False])
+def test_where_a_person_led_a_key_is_chosen_whatever_was_written_since(
+    story: Story, *, by_person: bool
+) -> None:
+    story.talk("before", K, 1)
+    story.talk("chosen", K, 2)
+    story.talk("orphan", None, 3)
+    story.route(K, "before", 1, "first_message")
+    story.route(K, "chosen", 2, "resume", previous_id="before", by_person=by_person)
+    chats = Chats(story.world())
+    chosen = story.sessions["chosen"] if by_person else None
+
+    assert chats.chosen(K) == chosen
+    assert chats.chosen(None) is None
+    assert went_on(chats, K, story.sessions["orphan"]) == chosen
+    assert went_on(chats, None, story.sessions["orphan"]) is None

@@ -53,6 +53,45 @@ def test_what_lost_its_key_and_was_jumped_back_from_has_one_remedy(story: Story)
     assert {remedy for _, remedy in told} == {"retold sessions repair-routing --apply o"}
 
 
+def test_what_lost_its_key_and_was_jumped_back_from_a_person_says_where_the_chat_was_used_since(
+    story: Story,
+) -> None:
+    story.talk("old", K, 1, 7)
+    story.talk("d", K, 3)
+    story.talk("o", None, 3 + 5 * MINUTES, 5, lost_key=K, lost_position=77)
+    story.route(K, "old")
+    told = {each.remedy for each in audit(story.world()) if each.session_id == "o"}
+
+    assert told == {"retold sessions repair-routing --apply o --choose SESSION"}
+
+
+def test_what_lost_its_key_gets_it_back_alone_where_the_chat_was_in_another_since(story: Story) -> None:
+    story.talk("old", K, 1)
+    story.talk("d", K, 3)
+    story.talk("o", None, 3 + 5 * MINUTES, 5, lost_key=K, lost_position=77)
+    story.talk("newer", K, 6)
+    story.route(K, "old")
+
+    assert the(story, "jumped_back").session_id == "newer"
+    assert the(story, "identity_lost").remedy == "retold sessions restore-identity o"
+
+
+def test_what_lost_its_key_gets_it_back_alone_where_another_could_take_it_too(story: Story) -> None:
+    story.talk("old", K, 1)
+    story.talk("d", K, 3)
+    story.talk("o", None, 3 + 5 * MINUTES, 5, lost_key=K, lost_position=77)
+    story.talk("p", None, 3 + 6 * MINUTES, 4)
+    story.route(K, "old")
+
+    assert the(story, "identity_lost").remedy == "retold sessions restore-identity o"
+
+
+def test_what_lost_its_key_before_anything_was_said_gets_it_back_alone(story: Story) -> None:
+    story.talk("x", None, began=1, lost_key=K, lost_position=77)
+
+    assert the(story, "identity_lost").remedy == "retold sessions restore-identity x"
+
+
 def test_stranded_with_a_rival(story: Story) -> None:
     story.talk("d", K, 1)
     story.talk("one", None, 1 + 1 * MINUTES, 2)

@@ -134,3 +134,17 @@ def test_closings_of_long_ago_are_let_go() -> None:
 
     assert [each.left for each in state.closings] == [f"s{day}" for day in range(7, 39)]
     assert [each.position for each in state.closings] == list(range(17, 80, 2))
+
+
+def test_work_is_noted_with_who_watches_over_it_and_how_often_that_one_died() -> None:
+    noted = Route(K).hold("build", "a build", gateway="main", deaths=2)
+
+    assert noted == e.ActivityHeld(K, "build", "a build", "main", 2)
+
+
+def test_closed_by_an_undo_of_what_is_not_on_record_it_was_closed_by_that() -> None:
+    state = after(Route(K).lead_to("s1", "first_message"), e.RouteClosed(K, "s1", "undo"))
+    never = evolve(Route(K), 1, e.RouteClosed(K, "s1", "undo"), 5)
+
+    for each in (state, never):
+        assert (each.key, each.session_id, each.closed, each.left) == (K, None, "undo", "s1")

@@ -15,6 +15,7 @@ from retold.domain.events import Event, session_stream
 from retold.infrastructure.engine import SessionEngine, open_home
 from retold.infrastructure.exporters.hermes_export import ExportedHome, export_home
 from retold.infrastructure.importers.hermes import import_hermes
+from retold.infrastructure.importers.jsonl import import_jsonl
 from retold.infrastructure.reading import reading
 from retold.tests.infrastructure.importing import ask, edit, importer
 from retold.tests.infrastructure.test_import_law import change_something
@@ -203,6 +204,19 @@ def found_titled(engine: SessionEngine, session_id: str, title: str) -> None:
     version = engine.event_log.stream_version(stream) + 1
     engine.event_log.append([engine.draft(Event(stream, version, e.SessionTitled(title, claimed=False), 1))])
     engine.projector.catch_up(wait_ms=10_000)
+
+
+def test_what_hermes_has_no_room_for_is_counted_and_the_rest_is_exported(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(
+        '{"id": "s1", "source": "cli", "compression_fallback_streak": null, "rewind_count": null,'
+        ' "messages": [{"role": "user", "content": "hull", "active": 1}]}\n'
+    )
+    with open_home(home) as engine:
+        import_jsonl(engine, tmp_path / "x.jsonl")
+    exported(home, tmp_path / "out")
+
+    assert ask(tmp_path / "out", "SELECT compression_fallback_streak, rewind_count FROM sessions") == [(0, 0)]
+    assert ask(tmp_path / "out", "SELECT content FROM messages") == [("hull",)]
 
 
 def test_a_folder_that_holds_anything_is_never_written_to(

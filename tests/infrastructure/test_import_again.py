@@ -6,6 +6,7 @@ Over 400 lines because every test imports one home twice, with something else in
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import shutil
 import signal
@@ -97,6 +98,105 @@ def test_a_title_changed_on_both_sides_stays_ours_and_is_reported_once(known: Im
         (BOAT, "title", "my own title", "their title")
     ]
     assert known.told() == []
+
+
+def standing(it: Importer) -> list[tuple[Any, ...]]:
+    return it.state('SELECT kind, "column", theirs FROM source_conflicts ORDER BY position, "column"')
+
+
+def test_of_a_title_that_a_source_changes_again_its_last_word_is_the_conflict(known: Importer) -> None:
+    known.engine.title_session(BOAT, "my own title")
+    for title in ("their title", "their other title"):
+        edit(known.hermes, "UPDATE sessions SET title = ? WHERE id = ?", title, BOAT)
+        known.run()
+        assert standing(known) == [("session", "title", title)]
+
+    edit(known.hermes, "UPDATE sessions SET title = 'my own title' WHERE id = ?", BOAT)
+    known.run()
+    assert standing(known) == []
+
+
+def test_a_title_that_was_given_up_here_and_follows_its_source_again_is_no_conflict(known: Importer) -> None:
+    known.engine.title_session(BOAT, "my own title")
+    edit(known.hermes, "UPDATE sessions SET title = 'their title' WHERE id = ?", BOAT)
+    known.run()
+    known.engine.title_session(BOAT, "their title")
+    edit(known.hermes, "UPDATE sessions SET title = 'their other title' WHERE id = ?", BOAT)
+    known.run()
+
+    assert known.session(BOAT)["title"] == "their other title"
+    assert standing(known) == []
+
+
+def test_of_a_message_that_a_source_edits_again_its_last_word_is_the_conflict(known: Importer) -> None:
+    row = ask(known.hermes, "SELECT min(id) FROM messages WHERE session_id = ?", BOAT)[0][0]
+    known.engine.edit_message(BOAT, "ours", message=known.position_of(row))
+    for text in ("theirs", "theirs again"):
+        edit(known.hermes, "UPDATE messages SET content = ? WHERE id = ?", text, row)
+        known.run()
+        assert standing(known) == [("message", "content", text)]
+
+    edit(known.hermes, "UPDATE messages SET content = 'ours' WHERE id = ?", row)
+    known.run()
+    assert standing(known) == []
+    assert known.report is not None
+    assert known.report.conflicts == []
+    assert known.told() == []
+
+
+@pytest.mark.parametrize("how", ["settled", "edited back", "edited alike"])
+def test_a_message_that_is_as_its_source_has_it_follows_that_again(known: Importer, how: str) -> None:
+    row, text = ask(known.hermes, "SELECT id, content FROM messages WHERE session_id = ? LIMIT 1", BOAT)[0]
+    message = known.position_of(row)
+    known.engine.edit_message(BOAT, "ours", message=message)
+    if how == "edited back":
+        known.engine.edit_message(BOAT, text, message=message)
+    else:
+        edit(known.hermes, "UPDATE messages SET content = 'theirs' WHERE id = ?", row)
+        known.run()
+        if how == "settled":
+            ((found,),) = known.state("SELECT position FROM source_conflicts")
+            known.engine.resolve_conflict(found, "theirs")
+        else:
+            known.engine.edit_message(BOAT, "theirs", message=message)
+    edit(known.hermes, "UPDATE messages SET content = 'theirs again' WHERE id = ?", row)
+    known.run()
+
+    assert known.state("SELECT content FROM messages WHERE id = ?", message) == [("theirs again",)]
+    assert standing(known) == []
+
+
+def test_messages_that_were_rewound_and_redone_here_are_compacted_with_their_source(known: Importer) -> None:
+    ids = [
+        each
+        for (each,) in known.state(
+            "SELECT id FROM messages WHERE session_id = ? AND active AND NOT compacted ORDER BY id", BOAT
+        )
+    ]
+    known.engine.reopen_session(BOAT)
+    known.engine.undo_turns(BOAT, 1)
+    known.engine.redo(BOAT)
+    edit(known.hermes, "UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ?", BOAT)
+    known.run()
+
+    shown = known.state("SELECT id FROM messages WHERE session_id = ? AND active", BOAT)
+    assert ids
+    assert shown == []
+    assert standing(known) == []
+
+
+def test_of_a_route_that_a_source_moves_again_its_last_word_is_the_conflict(known: Importer) -> None:
+    known.engine.reroute(KEY, OTHER, "repair")
+    for session_id in ("20260508_141930_46dc1a26", BOAT):
+        entry = json.dumps({"session_id": session_id})
+        edit(known.hermes, "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ?", entry, KEY)
+        known.run()
+        assert [each[2] for each in standing(known) if each[1] == "session_id"] == [session_id]
+
+    entry = json.dumps({"session_id": OTHER})
+    edit(known.hermes, "UPDATE gateway_routing SET entry_json = ? WHERE session_key = ?", entry, KEY)
+    known.run()
+    assert standing(known) == []
 
 
 def test_a_change_that_was_made_here_too_is_no_conflict(known: Importer) -> None:

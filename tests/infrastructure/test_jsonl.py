@@ -200,7 +200,19 @@ def test_messages_without_an_id_or_with_one_of_another_get_new_ones(run: Run, tm
     told = [json.loads(each) for each in bytes_of(run, tmp_path / "h", tmp_path / "1").splitlines()]
 
     assert {each["id"]: [m["id"] for m in each["messages"]] for each in told} == {"s1": [7, 8], "s2": [9]}
-    assert len(done.json["notes"]) == 2
+    assert [each.partition(" bore")[0] for each in done.json["notes"]] == ["2 messages of 2 sessions"]
+
+
+def test_new_ids_of_a_thousand_sessions_are_one_note(run: Run, tmp_path: Path) -> None:
+    lines = [
+        {"id": f"s{n}", "source": "cli", "messages": [{"role": "user", "content": "x"}]} for n in range(3)
+    ]
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+
+    assert take(run, path, tmp_path / "home").json["notes"] == [
+        "3 messages of 3 sessions bore no id of their own that gives their order, and have new ones"
+    ]
 
 
 def test_a_conversation_of_hermes_with_segments_is_its_sessions(run: Run, tmp_path: Path) -> None:

@@ -80,6 +80,105 @@ def test_what_was_masked_once_is_left_as_it_is(text: str) -> None:
     assert FINDER.mask(once) == (once, [])
 
 
+FAMILIES = (
+    [
+        (each, 10)
+        for each in (
+            "sk-",
+            "ghp_",
+            "gho_",
+            "ghu_",
+            "ghs_",
+            "ghr_",
+            "github_pat_",
+            "xapp-1-",
+            "xoxb-",
+            "xoxp-",
+        )
+    ]
+    + [
+        (each, 10)
+        for each in ("fal_", "bb_live_", "sk_live_", "sk_test_", "rk_live_", "SG.", "hf_", "r8_", "npm_")
+    ]
+    + [
+        (each, 10)
+        for each in ("pypi-", "dop_v1_", "doo_v1_", "am_", "sk_", "exa_", "gsk_", "syt_", "retaindb_")
+    ]
+    + [(each, 10) for each in ("mem0_", "brv_", "ntn_")]
+    + [(each, 16) for each in ("pplx-", "fc-", "tvly-", "hsk-", "AKIA")]
+    + [(each, 30) for each in ("AIza", "xai-", "fw-", "fw_", "fpk_", "gAAAA")]
+)
+"""Beginnings of keys in REFERENCE.md 5.7, and the least that has to follow."""
+
+
+@pytest.mark.parametrize(("beginning", "least"), FAMILIES, ids=[each for each, _ in FAMILIES])
+def test_each_family_of_keys_that_hermes_masks_is_masked(beginning: str, least: int) -> None:
+    tail = ("Q7W2M5K8R3T6Y9P4" * 2)[:least]
+
+    assert tail not in FINDER.mask(f"it is {beginning}{tail} today")[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["apiKey", "token", "secret", "password", "access_token", "refresh_token", "auth_token", "bearer"]
+)
+def test_each_field_of_json_that_hermes_masks_is_masked(redactor: Redactor, name: str) -> None:
+    text = json.dumps({name: "Zx9kq2LmW4a7Rt5"})
+
+    assert "kq2LmW4a" not in changed(redactor, content=text)["content"]
+    assert "kq2LmW4a" not in changed(redactor, content=f"it answered {text} twice")["content"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "пароль: Zx9kq2LmW4",
+        "密码是Zx9kq2LmW4。",
+        "la contraseña es Zx9kq2LmW4",
+        "パスワードは「Zx9kq2LmW4」です",
+        "비밀번호: Zx9kq2LmW4",
+        "machine api.example.org login app password Zx9kq2LmW4",
+        "mysql -u root -pZx9kq2LmW4 shop",
+        "sshpass -p 'Zx9kq2LmW4' ssh host",
+        "https://example.org/cb#access_token=Zx9kq2LmW4&state=1",
+        "go=https%3A%2F%2Fexample.org%2F%3Ftoken%3DZx9kq2LmW4",
+    ],
+)
+def test_what_is_said_or_typed_as_a_password_is_masked(text: str) -> None:
+    assert "kq2L" not in FINDER.mask(text)[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssl_keyfile_password=ssl_keyfile_password,",
+        "    Token:                  '#ABB2BF',",
+        "mysql -p shop2024",
+        "mysql -u root -p$MYSQL_PASSWORD2 shop",
+        "密码是什么? пароль: password1",
+        "https://example.org/#token2=",
+    ],
+)
+def test_what_only_stands_like_a_secret_is_left(text: str) -> None:
+    assert FINDER.mask(text) == (text, [])
+
+
+def test_what_stands_in_every_row_is_looked_at_once(tmp_path: Path) -> None:
+    finder = Finder(load_rules(None))
+    looked = list[str]()
+    scan = finder._scan
+
+    def looking(text: str) -> list[Any]:
+        looked.append(text)
+        return scan(text)
+
+    finder._scan = looking
+    for each in ("session_id", "user", TOKEN, "x" * 1000) * 50:
+        finder.mask(each)
+
+    assert looked.count("session_id") == 1
+    assert looked.count("x" * 1000) == 50  # what is long is not kept
+
+
 # --- where a secret can hide ------------------------------------------------------------------------
 
 
@@ -211,6 +310,9 @@ def test_the_configuration_names_another_file(tmp_path: Path) -> None:
         ("rules: [{name: a, pattern: x}, {name: a, pattern: y}]", "rule `a` stands there twice"),
         ("rule: []", "unknown field `rule`"),
         ("rules: [", "line 1"),
+        ("rules: 5", "Expected `array`, got `int`"),
+        ("rules:", "Expected `array`, got `null`"),
+        ("rules: sk-demo", "Expected `array`, got `str`"),
         ("[]", "Expected `object`"),
     ],
 )

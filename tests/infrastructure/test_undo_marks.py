@@ -95,6 +95,57 @@ def test_a_stop_since_is_built_on_the_end_before(engine: SessionEngine) -> None:
     assert refused.value.positions == stopped.positions
 
 
+@pytest.mark.parametrize("change", ["a reset", "a hard end", "a soft end"])
+def test_an_end_since_is_built_on_the_stop_before(engine: SessionEngine, change: str) -> None:
+    stopped = engine.stop_session("a")
+    CHANGES[change](engine)
+    after = standing(engine)
+    with pytest.raises(BuiltOn):
+        engine.undo(stopped.position)
+
+    assert standing(engine) == after
+
+
+def test_an_end_since_is_built_on_the_stop_that_an_undo_put_back(engine: SessionEngine) -> None:
+    stopped = engine.stop_session("a")
+    lifted = engine.undo(stopped.position)
+    put_back = engine.undo(lifted.position)
+    reset = engine.reset(K)
+    after = standing(engine)
+    with pytest.raises(BuiltOn) as refused:
+        engine.undo(put_back.position)
+
+    assert set(refused.value.positions) <= set(reset.positions)
+    assert standing(engine) == after
+
+
+def test_a_stop_since_is_built_on_the_opening_before(engine: SessionEngine) -> None:
+    engine.end_session("a", "agent_close")
+    opened = engine.reopen_session("a")
+    stopped = engine.stop_session("a")
+    with pytest.raises(BuiltOn) as refused:
+        engine.undo(opened.position)
+
+    assert refused.value.positions == stopped.positions
+
+
+@pytest.mark.parametrize("change", [*CHANGES, "an opening"])
+def test_what_is_undone_already_is_not_undone_again(engine: SessionEngine, change: str) -> None:
+    """Neither the change nor its undo, whatever there is to be changed back."""
+    if change == "an opening":
+        engine.end_session("a", "agent_close")
+    done = (CHANGES | STOPPED)[change](engine)
+    undone = engine.undo(done[0])
+    with pytest.raises(BuiltOn, match="undone already"):
+        engine.undo(done[0])
+    again = engine.undo(undone.position)
+    head = engine.head()
+    with pytest.raises(BuiltOn, match=f"undone already, by #{again.positions[0]}"):
+        engine.undo(undone.position)
+
+    assert engine.head() == head
+
+
 def test_every_event_that_an_undo_writes_can_be_undone() -> None:
     """Kinds that a save must hold beside others are known where they stand: a turn that waits again is."""
     written = {name for module in (reversal, requeuing, removal) for name in _made_in(module)}

@@ -104,6 +104,7 @@ def test_a_window_shows_people_and_assistants_and_counts_what_is_between(home: P
     with told(home, tell) as ask:
         (by_person,) = ask("hull")["results"]
         (by_tool,) = ask("planks", role_filter="user, tool")["results"]
+        in_a_list = ask("planks", role_filter=["user", "tool"])["results"]
         nothing = ask("planks")
 
     assert [each["role"] for each in by_person["messages"]] == ["user", "assistant", "assistant"]
@@ -115,6 +116,7 @@ def test_a_window_shows_people_and_assistants_and_counts_what_is_between(home: P
         "read_file",
         "c1",
     )
+    assert in_a_list == [by_tool]
     assert (nothing["count"], nothing["results"]) == (0, [])
 
 

@@ -104,7 +104,7 @@ def test_a_conflict_is_kept_with_both_values() -> None:
     payload = e.SourceRowChanged("session", "s", {"title": "b"}, ["title"], ours={"title": "a"})
 
     assert rows([CREATED, told(2, "session:s", payload)])["source_conflicts"] == [
-        (2, "session", "s", "s", "title", "a", "b")
+        (2, "session", "s", "s", "title", "a", "b", None)
     ]
 
 

@@ -174,7 +174,7 @@ def test_conflicts_with_a_source_are_facts_too() -> None:
     db = apsw.Connection(":memory:")
     for projection in (Transcripts(), Routing(), Lineage(), Sources()):
         projection.create(db)
-    insert = "INSERT INTO source_conflicts VALUES (?, ?, ?, ?, ?, ?, ?)"
+    insert = "INSERT INTO source_conflicts VALUES (?, ?, ?, ?, ?, ?, ?, NULL)"
     db.execute(insert, (7, "session", "a", "a", "title", "ours", "theirs"))
     db.execute(insert, (9, "route", None, K, "session_id", "a", "b"))
     found = world(db).conflicts

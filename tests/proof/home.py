@@ -23,7 +23,7 @@ from retold.infrastructure.rebuild import rebuild
 from retold.infrastructure.verify import verify
 from retold.tests.infrastructure.filled import content, told_from_nothing
 from retold.tests.infrastructure.importing import edit
-from retold.tests.proof.model import DAY, HOUR, MINUTE, Led, Policy, Refused, Said, Talk
+from retold.tests.proof.model import DAY, FORGOTTEN, HOUR, MINUTE, Led, Policy, Refused, Said, Talk, Then
 from retold.tests.proof.worker import CRASHES
 from retold.tests.proof.world import CHANNELS, World
 from retold.tests.proof.writers import DIED, Answer, Clock, Local, Remote, Server
@@ -44,6 +44,8 @@ UNDOABLE = {
     *("title_session", "untitle_session", "auto_title", "archive_session", "unarchive_session"),
     *("pin_session", "unpin_session", "end_session", "reopen_session", "rewind", "redo", "compact"),
     *("delete_session", "undelete_session", "resume", "close_key", "create_session", "undo"),
+    *("delete_conversation", "resume_session"),
+    # A conflict that was settled by the words of a source is not: a text has no reverse.
 }
 """Commands whose save can always be taken back while nothing came after it."""
 
@@ -65,6 +67,10 @@ class Home(RuleBasedStateMachine):
         self.model = World()
         self.last: tuple[str, list[int], World] | None = None
         """The latest command that saved anything: its positions, and what was expected before it."""
+        self.past: list[tuple[int, dict[str, Then]]] = []
+        """Every position after a command, and each session as it was then."""
+        self.source_ids: dict[int, int] = {}
+        """The messages that were imported: their positions, and their ids in the source."""
         self.made = self.told = 0
         self.writers: list[Local | Remote] = []
 
@@ -177,6 +183,35 @@ class Home(RuleBasedStateMachine):
         name = self.any_talk(pick)
         self.do("reopen_session", {"session_id": name}, lambda m, _: m.reopen(name), by=by, crash=crash)
 
+    @rule(
+        pick=number,
+        before=st.sampled_from([None, "end", "end", "stop", "compress", "delete"]),
+        end=st.sampled_from(ENDS),
+        by=writers,
+        crash=crashes,
+    )
+    def resume_session(self, pick: int, before: str | None, end: str, by: int, crash: str | None) -> None:
+        """A person goes on with a session in a terminal, after something was to be over there."""
+        name = self.any_talk(pick)
+        match before:
+            case "end":
+                self.end(pick=pick, end=end, by=by, crash=None)
+            case "stop":
+                self.stop(pick=pick, by=by, crash=None)
+            case "compress":
+                self.compress(pick=pick, keep=0, by=by, crash=None)
+            case "delete":  # where it went on, which is not there then
+                talk = self.model.talks.get(name)
+                goes_on = None if talk is None else talk.goes_on
+                if goes_on is not None:
+                    at = self.clock.now_us
+                    self.do("delete_session", {"session_id": goes_on}, lambda m, _: m.delete(goes_on, at))
+        heard = self.do(
+            "resume_session", {"session_id": name}, lambda m, _: m.resume_session(name), by=by, crash=crash
+        )
+        if heard.get("session") is not None:  # and is told where that is
+            assert heard["session"] == self.model.tip(self.model.talks[name]).id, heard
+
     @rule(pick=number, what=st.sampled_from(["archive", "pin"]), on=st.booleans(), by=writers, crash=crashes)
     def flag(self, pick: int, what: str, on: bool, by: int, crash: str | None) -> None:
         name = self.any_talk(pick)
@@ -248,9 +283,11 @@ class Home(RuleBasedStateMachine):
     @rule(pick=number, which=number, by=writers, crash=crashes)
     def edit(self, pick: int, which: int, by: int, crash: str | None) -> None:
         name = self.any_talk(pick)
-        place = self._live(name, which)
+        self._edit(name, self._live(name, which), by, crash)
+
+    def _edit(self, name: str, place: int | None, by: int, crash: str | None) -> None:
         talk = self.model.talks.get(name)
-        if talk is None or talk.deleted or place is None or talk.live[place].text == "[forgotten]":
+        if talk is None or talk.deleted or place is None or talk.live[place].text == FORGOTTEN:
             return
         text, said = self.name("edited "), self._id(name, place)
         if self.model.tip(talk) is talk:  # what goes on elsewhere keeps what it was given
@@ -310,6 +347,27 @@ class Home(RuleBasedStateMachine):
             crash=crash,
         )
 
+    def _seen(self, back: int) -> tuple[int, dict[str, Then]]:
+        """A position of some commands ago, and what was there then."""
+        return self.past[-1 - min(back, len(self.past) - 1)]
+
+    @rule(pick=number, back=number, titled=st.booleans(), lead=st.booleans(), by=writers, crash=crashes)
+    def branch_then(self, pick: int, back: int, titled: bool, lead: bool, by: int, crash: str | None) -> None:
+        """From how it was some commands ago, whatever was undone, compressed or edited since."""
+        position, then = self._seen(back * back // 4)
+        spoke = [name for name, each in then.items() if each.live]
+        name = spoke[-1 - pick % len(spoke)] if spoke and pick < 9 else self.any_talk(pick)
+        made, at = self.name("b"), self.clock.now_us
+        title = self.name("title ") if titled else None
+        there = then.get(name, Then((), (), frozenset()))
+        self.do(
+            "branch_session",
+            {"session_id": name, "branch_id": made, "title": title, "lead": lead, "as_of": position},
+            lambda m, _: m.branch(name, made, title, lead, at, there),
+            by=by,
+            crash=crash,
+        )
+
     # --- forgetting --------------------------------------------------------------------------------
 
     @rule(pick=number, which=number, by=writers, crash=crashes)
@@ -348,6 +406,44 @@ class Home(RuleBasedStateMachine):
     def delete(self, pick: int, by: int, crash: str | None) -> None:
         name, at = self.any_talk(pick), self.clock.now_us
         self.do("delete_session", {"session_id": name}, lambda m, _: m.delete(name, at), by=by, crash=crash)
+
+    @rule(
+        pick=number,
+        back=st.sampled_from([0, 0, 0, 1, 2, 5]),
+        along=st.booleans(),
+        now=st.sampled_from([False, False, False, True]),
+        by=writers,
+        crash=crashes,
+    )
+    def delete_conversation(
+        self, pick: int, back: int, along: bool, now: bool, by: int, crash: str | None
+    ) -> None:
+        """All segments as somebody saw them, with what was seen to go along."""
+        name, at = self.any_talk(pick), self.clock.now_us
+        talk = self.model.known(name)
+        names = [name] if talk is None else [each.id for each in self.model.chain(talk)]
+        position, then = self._seen(back)
+        seen = {other for each in names if each in then for other in then[each].delegates}
+        given: dict[str, Any] = {"session_ids": names, "as_of": position, "now": now}
+        given["along"] = sorted(seen - set(names)) if along else None
+        before = self.model
+        heard = self.do(
+            "delete_conversation",
+            given,
+            lambda m, heard: (
+                _raise(Refused("changed_meanwhile"))
+                if back and heard.get("refused") == "changed_meanwhile"  # there and back again
+                else m.delete_conversation(names, at, then)
+            ),
+            by=by,
+            crash=None if now else crash,
+        )
+        if now and "positions" in heard:
+            for each in self.model.talks.values():
+                if each.deleted and not before.talks[each.id].deleted:
+                    self.model.erase_session(each.id)
+            self.last = None
+            self.check()
 
     @precondition(lambda self: any(each.deleted for each in self.model.talks.values()))
     @rule(pick=number, by=writers, crash=crashes)
@@ -565,9 +661,62 @@ class Home(RuleBasedStateMachine):
         talk = self.model.talks.setdefault(HERMES, Talk(HERMES, "cli", START_US))
         if not talk.erased:
             found = self.asked("SELECT max(message) FROM source_messages")
+            self.source_ids[found] = self.asked(
+                "SELECT source_id FROM source_messages WHERE message = ?", str(found)
+            )
             self.model.take_in(HERMES, Said(text, found, HERMES, at, user=True))
         self.last = None
         self.check()
+
+    def _repeated_nowhere(self) -> list[int]:
+        return [each for each in self.source_ids if self.model.said_once(each)]
+
+    @rule(
+        pick=number,
+        here=st.booleans(),
+        agrees=st.sampled_from([False, False, True]),
+        keep=st.sampled_from([None, None, "ours", "theirs"]),
+        by=st.sampled_from([0, 1]),
+        crash=crashes,
+        spared=st.integers(0, 1),
+    )
+    def source_edits(
+        self, pick: int, here: bool, agrees: bool, keep: Any, by: int, crash: str | None, spared: int
+    ) -> None:
+        """A message that was imported is edited in its source, maybe here before, and maybe it is settled."""
+        if not self._repeated_nowhere():
+            self.import_more(by=by, crash=None, spared=0)
+        roots = self._repeated_nowhere()
+        if not roots:  # its session was erased
+            return
+        root = roots[pick % len(roots)]
+        if here:
+            shown = enumerate(self.model.talks[HERMES].live)
+            places = [at for at, each in shown if each.root == root and not (each.undone or each.erased)]
+            self._edit(HERMES, next(iter(places), None), by, None)
+        ours = next(each.text for each in self.model.talks[HERMES].rows if each.root == root)
+        text = ours if agrees else self.name("edited there ")
+        hermes, writer = self.folder / "hermes", self.writers[by]
+        edit(hermes, "UPDATE messages SET content = ? WHERE id = ?", text, self.source_ids[root])
+        assert isinstance(writer, Local)
+        if crash is not None:
+            writer.dies_in(crash, lambda: import_hermes(writer.engine, hermes), spared=spared)
+        import_hermes(writer.engine, hermes)
+        self.model.edit_there(root, text)
+        self.last = None
+        self.check()
+        if keep is not None and self.model.conflicts:
+            self.settle(pick=pick, keep=keep, by=by, crash=None)
+
+    @precondition(lambda self: self.model.conflicts)
+    @rule(pick=number, keep=st.sampled_from(["ours", "theirs"]), by=writers, crash=crashes)
+    def settle(self, pick: int, keep: Any, by: int, crash: str | None) -> None:
+        """A person says whose text stands."""
+        root = list(self.model.conflicts)[pick % len(self.model.conflicts)]
+        if self.model.said_once(root) and self.model.known(HERMES) is not None:
+            sql = "SELECT position FROM source_conflicts WHERE row = ?"
+            given = {"position": self.asked(sql, str(self.source_ids[root])), "keep": keep}
+            self.do("resolve_conflict", given, lambda m, _: m.settle(root, keep), by=by, crash=crash)
 
     # --- what must hold ----------------------------------------------------------------------------
 
@@ -588,6 +737,12 @@ class Home(RuleBasedStateMachine):
             self.check_talk(talk)
         listed = engine.state.reader().execute("SELECT id FROM sessions ORDER BY id")
         assert [row[0] for row in listed] == sorted(each.id for each in model.there())
+        found = engine.state.reader().execute("SELECT row, theirs FROM source_conflicts")
+        wanted = {str(self.source_ids[root]): text for root, text in model.conflicts.items()}
+        assert sorted((str(row), theirs) for row, theirs in found) == sorted(wanted.items())
+        head = engine.head().position
+        if not self.past or self.past[-1][0] != head:
+            self.past.append((head, model.then()))
 
     def sketch(self, *names: str | None) -> list[str]:
         """Sessions in a few words each, for who reads of a fault."""
@@ -634,6 +789,10 @@ class Home(RuleBasedStateMachine):
                     assert list(words_of(view, answer, ""))
         found = verify(self.home)
         assert (found.exit_code, found.problems) == (0, [])
+
+
+def _raise(refused: Refused) -> None:
+    raise refused
 
 
 def taken_back(now: World, before: World) -> World:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 MINUTE = 60_000_000
@@ -47,6 +47,15 @@ class Said:
     summary: bool = False
     undone: bool = False
     erased: bool = False
+
+
+@dataclass(frozen=True)
+class Then:
+    """A session as it was at some time: what a model was given, and the rest of it."""
+
+    live: tuple[Said, ...]
+    rest: tuple[object, ...]
+    delegates: frozenset[str]
 
 
 @dataclass
@@ -200,6 +209,10 @@ class Model:
     led_ever: set[tuple[str, str]] = field(default_factory=set)
     """Keys, and the sessions that they ever led to."""
     runs: dict[str, Run] = field(default_factory=dict)
+    sources: dict[int, str] = field(default_factory=dict)
+    """By the root of a message that was imported: what its source says."""
+    conflicts: dict[int, str] = field(default_factory=dict)
+    """The same, of messages that were edited here as well, until a person settles it."""
     holds: dict[tuple[str, str], tuple[int, str | None, int]] = field(default_factory=dict)
     """Work in the background by key and name: since when, who watches over it, and its deaths by then."""
 
@@ -326,6 +339,14 @@ class Model:
             talk.suspended = False
             talk.opened += 1
 
+    def resume_session(self, name: str) -> None:
+        """A person goes on with it in a terminal, where the conversation is now, however it ended."""
+        target = self.tip(self.talk(name))
+        if target.goes_on is not None:
+            raise Refused("session_over")
+        self._open(target)
+        target.suspended = False
+
     def flag(self, name: str, what: Literal["archived", "pinned"], on: bool) -> None:
         setattr(self.talk(name), what, on)
 
@@ -354,11 +375,32 @@ class Model:
 
     def take_in(self, name: str, said: Said) -> None:
         """A source has one message more, whatever became of its session here."""
+        self.sources[said.root] = said.text
         self._say(self.talks[name], said, now=said.at_us)
 
     def edit(self, name: str, said: Said, text: str) -> None:
         self.talk(name)
         said.text = text
+
+    def edit_there(self, root: int, text: str) -> None:
+        """Its source says a message otherwise: ours stays where it was edited here, too."""
+        for said in self._rooted(root):
+            if said.erased or said.text == FORGOTTEN or self.talks[said.home].erased:
+                continue
+            before, self.sources[root] = self.sources[root], text
+            if text == before:
+                continue
+            if text == said.text or before == said.text:
+                self.conflicts.pop(root, None)
+                said.text = text
+            else:
+                self.conflicts[root] = text
+
+    def settle(self, root: int, keep: Literal["ours", "theirs"]) -> None:
+        text = self.conflicts.pop(root)
+        if keep == "theirs":
+            for said in self._rooted(root):
+                said.text = text
 
     def _summary(self, text: str, home: str, at: int) -> Said:
         """A summary; its position is nobody's business, but it has one of its own."""
@@ -432,18 +474,24 @@ class Model:
         if talk.key is not None and self.led(talk.key).to == name:
             self.lead(talk.key, child)
 
-    def branch(self, name: str, made: str, title: str | None, lead: bool, at: int) -> None:
+    def branch(
+        self, name: str, made: str, title: str | None, lead: bool, at: int, then: Then | None = None
+    ) -> None:
+        """Go another way, with what a model is given now, or `then`."""
         talk = self.talk(name)
+        live = _there(talk.live) if then is None else self._still(then.live)
         if made in self.talks:
             raise Refused("session_exists")
         if title is not None and title in self.claims:
             raise Refused("title_taken")
+        if then is not None and not live:
+            raise Refused("no_such_message")
         other = Talk(made, talk.source, at, key=talk.key, parent=name, kind="branch")
         self.talks[made] = other
         self._name(other, title or self.next_title(talk.title or "branch"))
         copies = [
             Said(each.text, each.root, made if each.summary else each.home, each.at_us, each.user)
-            for each in _there(talk.live)
+            for each in live
         ]
         self._say(other, *copies, now=at)
         if lead:
@@ -454,6 +502,27 @@ class Model:
             self._end(talk, "branched", at)
         elif lead:
             self.lead(talk.key, made)
+
+    def _still(self, live: Iterable[Said]) -> list[Said]:
+        """Messages as they were said then, but for what was forgotten or erased since."""
+        found = []
+        for each in live:
+            now = list(self._same(each))
+            if not any(other.erased for other in now):
+                gone = any(other.text == FORGOTTEN for other in now)
+                found.append(replace(each, text=FORGOTTEN) if gone else each)
+        return found
+
+    def then(self) -> dict[str, Then]:
+        """Every session as it is now."""
+        return {
+            each.id: Then(
+                tuple(replace(said) for said in _there(each.live)),
+                _rest(each),
+                frozenset(other.id for other in self._delegates(each)),
+            )
+            for each in self.there()
+        }
 
     def _waits_on(self, left: Talk, there: Talk) -> None:
         """What waited in a session that its chat leaves waits on where the chat goes."""
@@ -466,22 +535,49 @@ class Model:
 
     def forget(self, name: str, said: Said) -> None:
         self.talk(name)
+        self.conflicts.pop(said.root, None)
         for each in self._same(said):
             each.text = FORGOTTEN
 
     def erase(self, said: Said) -> None:
+        self.conflicts.pop(said.root, None)
         for each in self._same(said):
             each.erased = True
 
     def _same(self, said: Said) -> Iterator[Said]:
+        return self._rooted(said.root)
+
+    def _rooted(self, root: int) -> Iterator[Said]:
         for talk in self.talks.values():
-            yield from (each for each in talk.rows if each.root == said.root)
+            yield from (each for each in talk.rows if each.root == root)
+
+    def said_once(self, root: int) -> bool:
+        """Whether no compression and no branch has repeated a message."""
+        return len(list(self._rooted(root))) == 1
 
     def delete(self, name: str, at: int) -> None:
         talk = self.talk(name)
-        gone = [talk, *self._delegates(talk)]
-        if any(each.runs(at) for each in gone):
+        if any(each.runs(at) for each in [talk, *self._delegates(talk)]):
             raise Refused("turn_running")
+        self._delete(talk)
+
+    def delete_conversation(self, names: list[str], at: int, then: dict[str, Then]) -> None:
+        """Delete sessions as they were seen, all or none of them."""
+        gone = [self.known(name) for name in names]
+        going = [each for talk in gone if talk is not None for each in [talk, *self._delegates(talk)]]
+        seen = {*names, *(other for name in names if name in then for other in then[name].delegates)}
+        if None in gone or {each.id for each in going} != seen:
+            raise Refused("changed_meanwhile", "deleted_session", "no_such_session")
+        if any(each.id not in then or then[each.id].rest != _rest(each) for each in going):
+            raise Refused("changed_meanwhile")
+        if any(each.runs(at) for each in going):
+            raise Refused("turn_running")
+        for name in reversed(names):
+            if not self.talks[name].deleted:  # as the delegate of one that went before
+                self._delete(self.talks[name])
+
+    def _delete(self, talk: Talk) -> None:
+        gone = [talk, *self._delegates(talk)]
         for each in gone:
             each.gave_up = each.waiting
             above = self.talks.get(each.parent or "")
@@ -523,6 +619,9 @@ class Model:
 
     def erase_session(self, name: str) -> None:
         talk = self.talks[name]
+        for said in talk.rows:
+            if said.home == name:
+                self.conflicts.pop(said.root, None)
         talk.erased = True
         talk.title = None
 
@@ -805,6 +904,16 @@ class Model:
 
     def run(self, name: str) -> Run:
         return self.runs.setdefault(name, Run())
+
+
+def _rest(talk: Talk) -> tuple[object, ...]:
+    """What of a session is not as it was once somebody has changed it; a text may go meanwhile."""
+    return (
+        *(talk.title, talk.archived, talk.pinned, talk.key, talk.source, talk.parent, talk.kind),
+        *(talk.end, talk.goes_on, talk.resume, talk.suspended, talk.running, talk.handoff.state),
+        tuple(talk.waiting),
+        tuple((each.root, each.undone) for each in talk.live),
+    )
 
 
 def _there(said: Iterable[Said]) -> list[Said]:
