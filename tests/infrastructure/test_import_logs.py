@@ -560,14 +560,14 @@ def test_lines_that_nobody_said_count_as_no_messages(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("odd", [{"a": 1}, ["message"], None, 5, True])
-@pytest.mark.parametrize("where", ["type", "payload", "payload.type"])
+@pytest.mark.parametrize("where", ["type", "payload", "payload.type", "both"])
 def test_a_line_of_an_odd_kind_is_kept_and_stops_nothing(logs: Logs, where: str, odd: Any) -> None:
     path = logs.path(PUMP)
     before = path.read_text("utf-8")
     record: dict[str, Any] = {"timestamp": "2026-05-29T12:00:00Z", "type": "response_item"}
     record["payload"] = {"type": odd if where == "payload.type" else "message"}
     if where != "payload.type":
-        record[where] = odd
+        record |= dict.fromkeys(("type", "payload") if where == "both" else (where,), odd)
     path.write_text(before + json.dumps(record) + "\n", "utf-8")
 
     logs.take("codex")
