@@ -181,7 +181,7 @@ def test_a_failure_leaves_the_session_as_it_was(engine: SessionEngine) -> None:
     before = engine.session("cli1")
     engine.request_handoff("cli1", "telegram")
     engine.claim_handoff("cli1")
-    engine.fail_handoff("cli1", "the bot was blocked " * 50, gateway="main")
+    engine.fail_handoff("cli1", "blocked, " * 100, gateway="main")
     after = engine.session("cli1")
 
     assert (after.handoff.state, len(after.handoff.error or "")) == ("failed", 500)
