@@ -125,8 +125,11 @@ def _message(row: Any) -> Fields:
     _, source_id, attachments, summary, extra = row[len(_MESSAGE) :]
     if source_id is not None:
         fields["id"] = source_id  # it keeps the id that it came with, through every export and import
-    fields["content"] = decoded(fields["content"], STRUCTURED)
-    fields["tool_calls"] = decoded(fields["tool_calls"])
+    content = fields["content"]
+    if type(content) is str and content.startswith(STRUCTURED):  # few are
+        fields["content"] = decoded(content, STRUCTURED)
+    if fields["tool_calls"]:
+        fields["tool_calls"] = decoded(fields["tool_calls"])
     if attachments is not None:
         fields["attachments"] = decoded(attachments)
     if summary:

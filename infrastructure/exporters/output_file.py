@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from ...domain.errors import BadUsage, NoRoom, RuleBroken
 
+_BUFFER = 1 << 20
+"""Bytes that are gathered for one write."""
 _MAGIC = b"SQLite format 3\0"
 _WRONG_PLACE = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG)
 EXPORTS = "session-exports"
@@ -81,7 +83,7 @@ def written(path: Path, *, force: bool) -> Iterator[BinaryIO]:
             os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) if nameless is None else nameless
         )
         try:
-            with open(handle, "wb") as out:
+            with open(handle, "wb", buffering=_BUFFER) as out:
                 yield out
                 out.flush()
                 if nameless is not None:

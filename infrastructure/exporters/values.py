@@ -10,7 +10,8 @@ import msgspec
 from ...domain.text import scrub
 
 _encode = msgspec.json.Encoder().encode
-_LINE_ENDS = re.compile("\x85|\u2028|\u2029".encode())
+_NEL, _LINE, _PARAGRAPH = (each.encode() for each in "\x85\u2028\u2029")
+_LINE_ENDS = re.compile(b"|".join((_NEL, _LINE, _PARAGRAPH)))
 
 
 def encode(value: object) -> bytes:
@@ -22,7 +23,7 @@ def encode(value: object) -> bytes:
 
         text = json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":"))
         encoded = text.encode()
-    if b"\xe2\x80" in encoded or b"\xc2\x85" in encoded:  # how they begin; to look so is faster
+    if _NEL in encoded or _LINE in encoded or _PARAGRAPH in encoded:  # nearly never; to look so is faster
         return _LINE_ENDS.sub(_escaped, encoded)
     return encoded
 
