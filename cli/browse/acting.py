@@ -15,7 +15,11 @@ from .running import Ran, explain, run
 
 
 class Acting(App[str]):
-    """Archives, pins, renames, exports and explains, and takes back what it changed."""
+    """Archives, pins, renames, exports and explains, and takes back what it changed.
+
+    Abstract, which a class of textual cannot be by `abc`: `pick`, `tell` and `load` are those of who has the
+    list and the line below it (`app.Browser`).
+    """
 
     def __init__(self, option: Sequence[str]) -> None:
         """`option` leads other commands to the home, as it was typed."""
